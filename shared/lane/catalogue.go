@@ -1,0 +1,336 @@
+// Package lane holds the catalogue: the one list of lanes, read by Go and by Terraform.
+//
+// A lane is one event type with its topic, subscription, dead-letter topic and function. What it
+// reacts to, what it does to a message and how it is delivered all stand in catalogue.json; a lane
+// more is an entry more. The catalogue is checked as a whole when it is read, and what it does not
+// know it refuses. The package also classifies: one history record becomes n single-message events.
+package lane
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"time"
+)
+
+//go:embed catalogue.json
+var embedded []byte
+
+// A Lane is one entry of the catalogue.
+type Lane struct {
+	Key        string   `json:"key"`        // names topic and subscription: gmail-<key>
+	EntryPoint string   `json:"entryPoint"` // the function
+	Match      []Match  `json:"match"`      // any of them makes an event
+	Effect     Effect   `json:"effect"`
+	Delivery   Delivery `json:"delivery"`
+}
+
+// A Match describes the entries of history records that a lane reacts to.
+type Match struct {
+	History     List   `json:"history"`
+	Label       string `json:"label,omitempty"`       // the label that was added or removed
+	UnlessLabel string `json:"unlessLabel,omitempty"` // a label that the message must not carry
+}
+
+// A List is one of the lists of a history record, as Gmail names it.
+type List string
+
+// Gmail's lists, in the order in which a record is read.
+const (
+	MessagesAdded   List = "messagesAdded"
+	MessagesDeleted List = "messagesDeleted"
+	LabelsAdded     List = "labelsAdded"
+	LabelsRemoved   List = "labelsRemoved"
+)
+
+// An Effect is what an event of the lane does to its message.
+type Effect struct {
+	Kind  EffectKind `json:"kind"`
+	Field string     `json:"field,omitempty"` // of a flag: the message's field, and its facet
+	Value *bool      `json:"value,omitempty"` // of a flag
+}
+
+// An EffectKind is what a lane can do.
+type EffectKind string
+
+// The effects there are.
+const (
+	Fetch  EffectKind = "fetch"  // fetch the message; set content and every flag
+	SetTo  EffectKind = "flag"   // set one flag
+	Delete EffectKind = "delete" // make a tombstone
+)
+
+// Delivery says how a lane's events reach its function. The bounds are Pub/Sub's and Cloud Run's.
+type Delivery struct {
+	Instances           int `json:"instances"`           // 1 to 1,000
+	Concurrency         int `json:"concurrency"`         // requests at once in an instance, 1 to 1,000
+	MaxRetries          int `json:"maxRetries"`          // a handler runs 1 + maxRetries times, 0 to 20
+	MinBackoffSeconds   int `json:"minBackoffSeconds"`   // 0 to 600
+	MaxBackoffSeconds   int `json:"maxBackoffSeconds"`   // 0 to 600, not below the minimum
+	AckDeadlineSeconds  int `json:"ackDeadlineSeconds"`  // 10 to 600
+	MaxDeliveryAttempts int `json:"maxDeliveryAttempts"` // Pub/Sub's own, the net below: 5 to 100
+}
+
+// AckDeadline is how long Pub/Sub waits for an answer before it delivers again.
+func (d Delivery) AckDeadline() time.Duration {
+	return time.Duration(d.AckDeadlineSeconds) * time.Second
+}
+
+// MaxBackoff is the longest that Pub/Sub waits before a retry.
+func (d Delivery) MaxBackoff() time.Duration {
+	return time.Duration(d.MaxBackoffSeconds) * time.Second
+}
+
+// A FlagRule ties a flag's field to the label it stands for.
+type FlagRule struct {
+	Field string
+	Label string
+	// Carried is the flag's value on a message that carries the label.
+	Carried bool
+}
+
+// A Catalogue is a checked list of lanes. It is not changed after it is read.
+type Catalogue struct {
+	Lanes []Lane
+	// Flags are the flags that the lanes keep, in the order of their first lane.
+	Flags []FlagRule
+
+	matchers map[List][]matcher
+	fetch    Lane
+}
+
+// Load reads the catalogue that is part of the program.
+func Load() (*Catalogue, error) { return Parse(embedded) }
+
+// Parse reads a catalogue. It refuses unknown and repeated keys, unknown effects, delivery values
+// out of range, flags whose lanes disagree, and a catalogue without exactly one lane that fetches;
+// all mistakes are reported together.
+func Parse(data []byte) (*Catalogue, error) {
+	if err := repeatedKeys(json.NewDecoder(bytes.NewReader(data)), "catalogue"); err != nil {
+		return nil, fmt.Errorf("catalogue: %w", err)
+	}
+	var file struct {
+		Lanes []Lane `json:"lanes"`
+	}
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&file); err != nil {
+		return nil, fmt.Errorf("catalogue: %w", err)
+	}
+	if _, err := dec.Token(); err != io.EOF {
+		return nil, errors.New("catalogue: something follows its closing brace")
+	}
+	c := &Catalogue{Lanes: file.Lanes}
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	c.index()
+	return c, nil
+}
+
+// Lane returns the lane with that key.
+func (c *Catalogue) Lane(key string) (Lane, bool) {
+	for _, l := range c.Lanes {
+		if l.Key == key {
+			return l, true
+		}
+	}
+	return Lane{}, false
+}
+
+// FetchLane returns the lane that brings content, on which a stub's content is asked for.
+func (c *Catalogue) FetchLane() Lane { return c.fetch }
+
+// FlagsOf gives every flag's value on a message that carries these labels. No labels at all is a
+// message with none of them, not an unknown one.
+func (c *Catalogue) FlagsOf(labels []string) map[string]bool {
+	flags := make(map[string]bool, len(c.Flags))
+	for _, rule := range c.Flags {
+		flags[rule.Field] = carries(labels, rule.Label) == rule.Carried
+	}
+	return flags
+}
+
+var (
+	keyForm        = regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
+	entryPointForm = regexp.MustCompile(`^[A-Z][A-Za-z0-9]*$`)
+	fieldForm      = regexp.MustCompile(`^[a-z][A-Za-z0-9]*$`)
+
+	// The message's other fields (design 3.4): a flag may not take their place.
+	takenFields = map[string]bool{
+		"threadId": true, "from": true, "to": true, "cc": true, "subject": true, "snippet": true,
+		"date": true, "sizeEstimate": true, "hasContent": true, "content": true, "deleted": true,
+		"guards": true, "fetchDueAt": true, "fetchHistoryId": true, "updatedAt": true,
+		"expireAt": true, "labelIds": true,
+	}
+)
+
+func (c *Catalogue) check() error {
+	var errs []error
+	refuse := func(l Lane, format string, args ...any) {
+		errs = append(errs, fmt.Errorf("catalogue: lane %q: %s", l.Key, fmt.Sprintf(format, args...)))
+	}
+	keys, entryPoints, fetches := map[string]bool{}, map[string]bool{}, 0
+	for _, l := range c.Lanes {
+		if !keyForm.MatchString(l.Key) || len(l.Key) > 60 {
+			refuse(l, "key must be lower-case words joined by hyphens, at most 60 characters")
+		}
+		if keys[l.Key] {
+			refuse(l, "the key is there twice")
+		}
+		if !entryPointForm.MatchString(l.EntryPoint) {
+			refuse(l, "entryPoint must be an exported Go name")
+		}
+		if entryPoints[l.EntryPoint] || reservedEntryPoint(l.EntryPoint) {
+			refuse(l, "entryPoint %s is another function's", l.EntryPoint)
+		}
+		keys[l.Key], entryPoints[l.EntryPoint] = true, true
+		if len(l.Match) == 0 {
+			refuse(l, "match is empty: no event would ever come")
+		}
+		for _, m := range l.Match {
+			if problem := m.check(); problem != "" {
+				refuse(l, "%s", problem)
+			}
+		}
+		if problem := l.Effect.check(); problem != "" {
+			refuse(l, "%s", problem)
+		}
+		for _, problem := range l.Delivery.check() {
+			refuse(l, "%s", problem)
+		}
+		if l.Effect.Kind == Fetch {
+			fetches++
+			c.fetch = l
+		}
+		if l.Effect.Kind == SetTo && l.Effect.Value != nil {
+			if problem := c.addFlag(l); problem != "" {
+				refuse(l, "%s", problem)
+			}
+		}
+	}
+	if fetches != 1 {
+		errs = append(errs, fmt.Errorf("catalogue: exactly one lane must have the effect fetch, not %d", fetches))
+	}
+	return errors.Join(errs...)
+}
+
+func (m Match) check() string {
+	switch m.History {
+	case MessagesAdded, MessagesDeleted:
+		if m.Label != "" {
+			return fmt.Sprintf("a match on %s takes unlessLabel, but no label", m.History)
+		}
+	case LabelsAdded, LabelsRemoved:
+		if m.Label == "" {
+			return fmt.Sprintf("a match on %s needs the label", m.History)
+		}
+	default:
+		return fmt.Sprintf("history %q is none of messagesAdded, messagesDeleted, labelsAdded, labelsRemoved", m.History)
+	}
+	return ""
+}
+
+func (e Effect) check() string {
+	switch e.Kind {
+	case Fetch, Delete:
+		if e.Field != "" || e.Value != nil {
+			return fmt.Sprintf("effect %s takes no field and no value", e.Kind)
+		}
+	case SetTo:
+		if e.Value == nil {
+			return "effect flag needs a value, true or false"
+		}
+		if !fieldForm.MatchString(e.Field) || takenFields[e.Field] {
+			return fmt.Sprintf("effect flag needs a field of its own in lower camel case, not %q", e.Field)
+		}
+	default:
+		return fmt.Sprintf("effect %q is none of fetch, flag, delete", e.Kind)
+	}
+	return ""
+}
+
+func (d Delivery) check() []string {
+	var problems []string
+	within := func(name string, value, low, high int) {
+		if value < low || value > high {
+			problems = append(problems, fmt.Sprintf("delivery: %s is %d, must be %d to %d", name, value, low, high))
+		}
+	}
+	within("instances", d.Instances, 1, 1000)
+	within("concurrency", d.Concurrency, 1, 1000)
+	within("maxRetries", d.MaxRetries, 0, 20)
+	within("minBackoffSeconds", d.MinBackoffSeconds, 0, 600)
+	within("maxBackoffSeconds", d.MaxBackoffSeconds, d.MinBackoffSeconds, 600)
+	within("ackDeadlineSeconds", d.AckDeadlineSeconds, 10, 600)
+	// Pub/Sub's net lies below our own count, or it would take events that still have retries left.
+	within("maxDeliveryAttempts", d.MaxDeliveryAttempts, max(5, d.MaxRetries+2), 100)
+	return problems
+}
+
+// addFlag learns from a flag's lane which label the flag stands for; every lane of one flag must
+// say the same.
+func (c *Catalogue) addFlag(l Lane) string {
+	for _, m := range l.Match {
+		if m.History != LabelsAdded && m.History != LabelsRemoved {
+			return "a flag follows a label: match labelsAdded or labelsRemoved"
+		}
+		rule := FlagRule{
+			Field:   l.Effect.Field,
+			Label:   m.Label,
+			Carried: (m.History == LabelsAdded) == *l.Effect.Value,
+		}
+		known := false
+		for _, other := range c.Flags {
+			if other.Field == rule.Field {
+				known = true
+				if other != rule {
+					return fmt.Sprintf("field %s already follows label %s in another way", other.Field, other.Label)
+				}
+			}
+		}
+		if !known {
+			c.Flags = append(c.Flags, rule)
+		}
+	}
+	return ""
+}
+
+// repeatedKeys refuses an object that has a key twice: encoding/json would take the last silently.
+func repeatedKeys(dec *json.Decoder, where string) error {
+	token, err := dec.Token()
+	if err != nil {
+		return err
+	}
+	switch token {
+	case json.Delim('{'):
+		seen := map[string]bool{}
+		for dec.More() {
+			key, err := dec.Token()
+			if err != nil {
+				return err
+			}
+			name, _ := key.(string)
+			if seen[name] {
+				return fmt.Errorf("%s has the key %q twice", where, name)
+			}
+			seen[name] = true
+			if err := repeatedKeys(dec, where+"."+name); err != nil {
+				return err
+			}
+		}
+		_, err = dec.Token()
+	case json.Delim('['):
+		for i := 0; dec.More(); i++ {
+			if err := repeatedKeys(dec, fmt.Sprintf("%s[%d]", where, i)); err != nil {
+				return err
+			}
+		}
+		_, err = dec.Token()
+	}
+	return err
+}
