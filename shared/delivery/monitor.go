@@ -1,0 +1,139 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"mailyard.internal/mailyard/shared/event"
+	"mailyard.internal/mailyard/shared/fault"
+	"mailyard.internal/mailyard/shared/gcplog"
+	"mailyard.internal/mailyard/shared/lane"
+	"mailyard.internal/mailyard/shared/ledger"
+	"mailyard.internal/mailyard/shared/mail"
+)
+
+// Monitor serves the pushes of every dead-letter topic. It never dead-letters: a letter comes back
+// until handle has taken it, and one that cannot be read is handed on as raw bytes.
+func (s *Server) Monitor(catalogue *lane.Catalogue, handle func(context.Context, ledger.Entry) (mail.Outcome, error)) http.HandlerFunc {
+	routes := map[string]lane.Route{} // by monitor subscription
+	for _, r := range catalogue.Routes() {
+		routes[r.MonitorSubscription()] = r
+	}
+	lanes := map[string]string{} // key by topic
+	for _, l := range catalogue.Lanes {
+		lanes[l.Topic()] = l.Key
+	}
+	monitor := lane.Route{EntryPoint: "DeadLetter", Subscription: "dead-letter-monitor"}
+	return func(w http.ResponseWriter, r *http.Request) {
+		d := &delivery{Server: s, route: monitor, began: s.Now()}
+		body, status, reason := s.admit(w, r)
+		if reason != "" {
+			d.report(refused, errors.New(reason))
+			http.Error(w, reason, status)
+			return
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), monitorTimeout)
+		defer cancel()
+		letter := s.letter(body, routes, lanes)
+		outcome, err := handle(ctx, letter)
+		if err != nil {
+			d.report(retry, err)
+			http.Error(w, "failed; to be delivered again", http.StatusServiceUnavailable)
+			return
+		}
+		s.reportLetter(letter, outcome, d.began)
+		w.WriteHeader(http.StatusNoContent)
+	}
+}
+
+// monitorTimeout keeps a letter's answer within the 10 seconds that every push is answered in.
+const monitorTimeout = 9 * time.Second
+
+func (s *Server) letter(body []byte, routes map[string]lane.Route, lanes map[string]string) ledger.Entry {
+	m, err := DecodePush(body)
+	if err != nil {
+		e := ledger.Entry{State: ledger.Dead, Consumer: "DeadLetter"}.Failed(ledger.Failure{
+			Run: digest(body), Consumer: "DeadLetter", Data: body, At: s.Now(), Revision: s.Revision,
+			Err: fault.Permanent(fault.Malformed, err),
+		})
+		e.ID, e.DeadAt = "dead-letter-monitor."+digest(body), s.Now()
+		return e
+	}
+	at := m.PublishTime
+	if at.IsZero() {
+		at = s.Now()
+	}
+	route := routes[m.Subscription]
+	topic, consumer := route.Topic, route.EntryPoint
+	if ledger.IsLetter(m.Attributes) {
+		topic, consumer = m.Attributes[ledger.LetterTopic], m.Attributes[ledger.LetterConsumer]
+	}
+	var subject ledger.Subject
+	if key, ok := lanes[topic]; ok {
+		subject.Lane = key
+		if e, err := event.Decode(key, m.Data, m.Attributes); err == nil {
+			subject = SubjectOf(e)
+		}
+	}
+	id := m.Attributes[ledger.LetterID]
+	if id == "" || strings.Contains(id, "/") || len(id) > 1500 {
+		id = LedgerID(route.Subscription, m, subject)
+	}
+	e := ledger.FromLetter(id, topic, consumer, subject, m.Data, m.Attributes, at)
+	e.Trace = m.Traceparent
+	return e
+}
+
+// reportLetter writes the one log line of a letter: a warning, unless it was a late copy.
+func (s *Server) reportLetter(e ledger.Entry, outcome mail.Outcome, began time.Time) {
+	level := slog.LevelWarn
+	if outcome != mail.Recorded {
+		level = slog.LevelInfo
+	}
+	s.Log.LogAttrs(context.Background(), level, "DeadLetter "+string(outcome),
+		slog.String("event", e.EventID),
+		slog.String("ledger_id", e.ID),
+		slog.String("outcome", string(outcome)),
+		slog.String("error", e.Error),
+		slog.String("fingerprint", e.Fingerprint),
+		slog.Int64("milliseconds", s.Now().Sub(began).Milliseconds()),
+		gcplog.Trace(s.Project, e.Trace),
+		gcplog.Labels("consumer", e.Consumer, "lane", e.Lane, "outcome", string(outcome), "code", string(e.Code)),
+	)
+}
+
+// Scheduled serves a function that a schedule calls with an empty POST. Its counts go into the one
+// log line; its error is answered 500, so that the schedule's own retry comes.
+func (s *Server) Scheduled(name string, timeout time.Duration, run func(context.Context) ([]slog.Attr, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost {
+			w.Header().Set("Allow", http.MethodPost)
+			http.Error(w, "only POST is answered here", http.StatusMethodNotAllowed)
+			return
+		}
+		began := s.Now()
+		ctx, cancel := context.WithTimeout(r.Context(), timeout)
+		defer cancel()
+		attrs, err := run(ctx)
+		level, outcome, code := slog.LevelInfo, "done", ""
+		if err != nil {
+			level, outcome, code = slog.LevelError, "failed", string(fault.CodeOf(err))
+			attrs = append(attrs, slog.String("error", fault.Text(err)))
+		}
+		attrs = append(attrs,
+			slog.String("outcome", outcome),
+			slog.Int64("milliseconds", s.Now().Sub(began).Milliseconds()),
+			gcplog.Trace(s.Project, r.Header.Get("traceparent")),
+			gcplog.Labels("consumer", name, "lane", "", "outcome", outcome, "code", code))
+		s.Log.LogAttrs(context.Background(), level, name+" "+outcome, attrs...)
+		if err != nil {
+			http.Error(w, "failed", http.StatusInternalServerError)
+			return
+		}
+		w.WriteHeader(http.StatusNoContent)
+	}
+}
