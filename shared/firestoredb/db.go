@@ -1,0 +1,180 @@
+// Package firestoredb keeps accounts, messages, credentials and the ledger in Firestore. It alone
+// knows their documents.
+//
+// Every write checks what it replaces: it is made on the condition that the document is still the
+// one that was read, and where it is not, the document is read again. The client library may repeat
+// a commit whose reply was lost and then report a conflict with itself, so a conflict is never taken
+// for somebody else's write: only reading again tells. Errors are transient faults.
+package firestoredb
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"time"
+
+	"cloud.google.com/go/firestore"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"mailyard.internal/mailyard/shared/fault"
+	"mailyard.internal/mailyard/shared/mail"
+)
+
+// callTimeout bounds each call, so that a push is answered within 10 s when Firestore is down.
+const callTimeout = 2500 * time.Millisecond
+
+// maxWrites is how often a conditional write is tried before its caller is told to come again.
+const maxWrites = 50
+
+// A DB is one Firestore database. It may be used by many goroutines.
+type DB struct {
+	client *firestore.Client
+	now    func() time.Time
+}
+
+// Open returns the database of a project. With FIRESTORE_EMULATOR_HOST set it is the emulator's. It
+// makes no call yet.
+func Open(ctx context.Context, project, database string, now func() time.Time) (*DB, error) {
+	client, err := firestore.NewClientWithDatabase(ctx, project, database)
+	if err != nil {
+		return nil, fmt.Errorf("open Firestore database %s of project %s: %w", database, project, err)
+	}
+	return &DB{client, now}, nil
+}
+
+// Close releases the connections.
+func (db *DB) Close() error { return db.client.Close() }
+
+// fields are a document's, as Firestore holds them. What is empty is not there.
+type fields map[string]any
+
+func (f fields) set(name string, value any) {
+	v := reflect.ValueOf(value)
+	if !v.IsValid() || v.IsZero() || (v.Kind() == reflect.Slice && v.Len() == 0) || (v.Kind() == reflect.Map && v.Len() == 0) {
+		return
+	}
+	f[name] = value
+}
+
+func (f fields) text(name string) string      { s, _ := f[name].(string); return s }
+func (f fields) flag(name string) bool        { b, _ := f[name].(bool); return b }
+func (f fields) number(name string) int64     { n, _ := f[name].(int64); return n }
+func (f fields) moment(name string) time.Time { t, _ := f[name].(time.Time); return t }
+func (f fields) bytes(name string) []byte     { b, _ := f[name].([]byte); return b }
+func (f fields) group(name string) fields     { m, _ := f[name].(map[string]any); return m }
+func (f fields) historyID(name string) mail.HistoryID {
+	return mail.HistoryID(max(f.number(name), 0))
+}
+
+func (f fields) texts(name string) []string {
+	list, _ := f[name].([]any)
+	var texts []string
+	for _, item := range list {
+		if s, ok := item.(string); ok {
+			texts = append(texts, s)
+		}
+	}
+	return texts
+}
+
+// changes gives the updates that make the document f into become.
+func (f fields) changes(become fields) []firestore.Update {
+	var updates []firestore.Update
+	for name, value := range become {
+		if !reflect.DeepEqual(f[name], value) {
+			updates = append(updates, firestore.Update{FieldPath: firestore.FieldPath{name}, Value: value})
+		}
+	}
+	for name := range f {
+		if _, stays := become[name]; !stays {
+			updates = append(updates, firestore.Update{FieldPath: firestore.FieldPath{name}, Value: firestore.Delete})
+		}
+	}
+	return updates
+}
+
+// written tells a conflict, which is answered by reading again, from a failure.
+func written(err error, what string, args ...any) (bool, error) {
+	switch status.Code(err) {
+	case codes.OK:
+		return true, nil
+	case codes.FailedPrecondition, codes.AlreadyExists, codes.NotFound, codes.Aborted:
+		return false, nil
+	}
+	return false, failed(err, what, args...)
+}
+
+func failed(err error, what string, args ...any) error {
+	return fault.Transient(fault.FirestoreUnavailable, fmt.Errorf("%s: %w", fmt.Sprintf(what, args...), err))
+}
+
+// replace is the conditional write of one document: create where nothing was read, else update.
+func (db *DB) replace(ctx context.Context, ref *firestore.DocumentRef, version time.Time, read, become fields) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	var err error
+	if version.IsZero() {
+		_, err = ref.Create(ctx, map[string]any(become))
+	} else if updates := read.changes(become); len(updates) > 0 {
+		_, err = ref.Update(ctx, updates, firestore.LastUpdateTime(version))
+	}
+	return written(err, "write %s", ref.ID)
+}
+
+// get reads one document; nil where there is none.
+func (db *DB) get(ctx context.Context, ref *firestore.DocumentRef) (*firestore.DocumentSnapshot, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	snapshot, err := ref.Get(ctx)
+	switch status.Code(err) {
+	case codes.OK:
+		return snapshot, nil
+	case codes.NotFound:
+		return nil, nil
+	}
+	return nil, failed(err, "read %s", ref.ID)
+}
+
+// query reads all documents that a query finds.
+func (db *DB) query(ctx context.Context, q firestore.Query, what string) ([]*firestore.DocumentSnapshot, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	snapshots, err := q.Documents(ctx).GetAll()
+	if err != nil {
+		return nil, failed(err, "find %s", what)
+	}
+	return snapshots, nil
+}
+
+// change repeats read, next, conditional write until nobody comes in between.
+func change[T any](
+	ctx context.Context,
+	read func() (T, error),
+	next func(T) (T, bool),
+	write func(read, become T) (bool, error),
+	what string,
+) (T, error) {
+	var none T
+	for range maxWrites {
+		before, err := read()
+		if err != nil {
+			return none, err
+		}
+		become, changes := next(before)
+		if !changes {
+			return before, nil
+		}
+		done, err := write(before, become)
+		if err != nil {
+			return none, err
+		}
+		if done {
+			return become, nil
+		}
+		if err := ctx.Err(); err != nil {
+			return none, failed(err, "write %s", what)
+		}
+	}
+	return none, fault.Transient(fault.Conflict, fmt.Errorf("%s kept changing under %d writes", what, maxWrites))
+}

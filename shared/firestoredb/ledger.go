@@ -1,0 +1,230 @@
+package firestoredb
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	"cloud.google.com/go/firestore"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"mailyard.internal/mailyard/shared/fault"
+	"mailyard.internal/mailyard/shared/ledger"
+	"mailyard.internal/mailyard/shared/mail"
+)
+
+func (db *DB) failureRef(id string) *firestore.DocumentRef {
+	return db.client.Collection("failures").Doc(id)
+}
+
+func encodeEntry(e ledger.Entry) fields {
+	f := fields{"state": string(e.State), "attempts": int64(e.Attempts), "redrives": int64(e.Redrives)}
+	f.set("lane", e.Lane)
+	f.set("consumer", e.Consumer)
+	f.set("topic", e.Topic)
+	f.set("accountId", e.AccountID)
+	f.set("messageId", e.MessageID)
+	f.set("historyId", int64(e.HistoryID))
+	f.set("eventId", e.EventID)
+	f.set("data", e.Data)
+	f.set("dataOmitted", e.DataOmitted)
+	attributes := map[string]any{}
+	for name, value := range e.Attributes {
+		attributes[name] = value
+	}
+	f.set("attributes", attributes)
+	f.set("code", string(e.Code))
+	f.set("fingerprint", e.Fingerprint)
+	f.set("error", e.Error)
+	f.set("firstFailedAt", e.FirstFailedAt)
+	f.set("lastFailedAt", e.LastFailedAt)
+	f.set("deadAt", e.DeadAt)
+	f.set("expireAt", e.ExpireAt)
+	f.set("revision", e.Revision)
+	f.set("trace", e.Trace)
+	f.set("run", e.Run)
+	f.set("operation", e.Operation)
+	if e.Claim != (ledger.Claim{}) {
+		f["claim"] = map[string]any{"operation": e.Claim.Operation, "token": e.Claim.Token, "at": e.Claim.At}
+	}
+	return f
+}
+
+func decodeEntry(snapshot *firestore.DocumentSnapshot) ledger.Entry {
+	f := fields(snapshot.Data())
+	attributes := f.group("attributes")
+	own := make(map[string]string, len(attributes))
+	for name := range maps.Keys(attributes) {
+		own[name] = attributes.text(name)
+	}
+	claim := f.group("claim")
+	return ledger.Entry{
+		ID: snapshot.Ref.ID, State: ledger.State(f.text("state")), Consumer: f.text("consumer"), Topic: f.text("topic"),
+		Subject: ledger.Subject{
+			EventID: f.text("eventId"), Lane: f.text("lane"), AccountID: f.text("accountId"),
+			MessageID: f.text("messageId"), HistoryID: f.historyID("historyId"),
+		},
+		Data: f.bytes("data"), DataOmitted: f.flag("dataOmitted"), Attributes: own,
+		Attempts: int(f.number("attempts")), Redrives: int(f.number("redrives")),
+		Code: fault.Code(f.text("code")), Fingerprint: f.text("fingerprint"), Error: f.text("error"),
+		FirstFailedAt: f.moment("firstFailedAt"), LastFailedAt: f.moment("lastFailedAt"),
+		DeadAt: f.moment("deadAt"), ExpireAt: f.moment("expireAt"),
+		Revision: f.text("revision"), Trace: f.text("trace"), Run: f.text("run"), Operation: f.text("operation"),
+		Claim:   ledger.Claim{Operation: claim.text("operation"), Token: claim.text("token"), At: claim.moment("at")},
+		Version: snapshot.UpdateTime,
+	}
+}
+
+// Read returns the ledger's entry, or false where there is none.
+func (db *DB) Read(ctx context.Context, id string) (ledger.Entry, bool, error) {
+	snapshot, err := db.get(ctx, db.failureRef(id))
+	if err != nil || snapshot == nil {
+		return ledger.Entry{}, false, err
+	}
+	return decodeEntry(snapshot), true, nil
+}
+
+// Change replaces an entry by what next makes of it, and returns it as it then stands. next sees an
+// entry with its id alone where there is none; it may be called again when others write at the same
+// time; where it returns false nothing is written.
+func (db *DB) Change(ctx context.Context, id string, next func(ledger.Entry) (ledger.Entry, bool)) (ledger.Entry, error) {
+	return change(ctx,
+		func() (ledger.Entry, error) {
+			e, _, err := db.Read(ctx, id)
+			e.ID = id
+			return e, err
+		},
+		next,
+		func(read, become ledger.Entry) (bool, error) {
+			return db.replace(ctx, db.failureRef(id), read.Version, encodeEntry(read), encodeEntry(become))
+		},
+		"ledger entry "+id)
+}
+
+// Resolve ends the entry, if there is one: one write, and no read.
+func (db *DB) Resolve(ctx context.Context, id string, at time.Time) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	settled := encodeEntry(ledger.Entry{}.Settled(at))
+	_, err := db.failureRef(id).Update(ctx, []firestore.Update{
+		{Path: "state", Value: settled["state"]},
+		{Path: "expireAt", Value: settled["expireAt"]},
+		{Path: "claim", Value: firestore.Delete},
+	})
+	switch status.Code(err) {
+	case codes.OK, codes.NotFound:
+		return nil
+	}
+	return failed(err, "resolve %s", id)
+}
+
+// unresolved are the states in which an event is neither applied nor discarded.
+var unresolved = []string{string(ledger.Retrying), string(ledger.Dead), string(ledger.Redriving)}
+
+// ResolveOlder resolves what of the account failed in the consumer before that moment.
+func (db *DB) ResolveOlder(ctx context.Context, account, consumer string, before time.Time) error {
+	entries, err := db.Entries(ctx, EntryFilter{Account: account, Consumer: consumer, States: unresolved})
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		_, err := db.Change(ctx, e.ID, func(e ledger.Entry) (ledger.Entry, bool) {
+			return e.Settled(db.now()), e.Unresolved() && e.LastFailedAt.Before(before)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// RetryingSince returns the ids of entries that are retrying and have last failed before that
+// moment, the longest waiting first.
+func (db *DB) RetryingSince(ctx context.Context, before time.Time, limit int) ([]string, error) {
+	q := db.client.Collection("failures").Where("state", "==", string(ledger.Retrying)).
+		Where("lastFailedAt", "<", before).OrderBy("lastFailedAt", firestore.Asc).Limit(limit)
+	snapshots, err := db.query(ctx, q, "entries nobody returns to")
+	ids := make([]string, len(snapshots))
+	for i, snapshot := range snapshots {
+		ids[i] = snapshot.Ref.ID
+	}
+	return ids, err
+}
+
+// An EntryFilter chooses entries of the ledger; what is empty chooses all.
+type EntryFilter struct {
+	States      []string
+	Lane        string
+	Consumer    string
+	Account     string
+	Code        string
+	Fingerprint string
+}
+
+// Entries returns the entries that a filter chooses, in the order of their ids.
+func (db *DB) Entries(ctx context.Context, filter EntryFilter) ([]ledger.Entry, error) {
+	q := db.client.Collection("failures").Query
+	for name, value := range map[string]string{
+		"lane": filter.Lane, "consumer": filter.Consumer, "accountId": filter.Account,
+		"code": filter.Code, "fingerprint": filter.Fingerprint,
+	} {
+		if value != "" {
+			q = q.Where(name, "==", value)
+		}
+	}
+	if len(filter.States) > 0 {
+		q = q.Where("state", "in", filter.States)
+	}
+	snapshots, err := db.query(ctx, q, "ledger entries")
+	entries := make([]ledger.Entry, len(snapshots))
+	for i, snapshot := range snapshots {
+		entries[i] = decodeEntry(snapshot)
+	}
+	return entries, err
+}
+
+// Unresolved returns an account's entries that are neither applied nor discarded.
+func (db *DB) Unresolved(ctx context.Context, account string) ([]ledger.Entry, error) {
+	return db.Entries(ctx, EntryFilter{Account: account, States: unresolved})
+}
+
+func (db *DB) resyncRef(account, id string) *firestore.DocumentRef {
+	return db.accountRef(account).Collection("resyncs").Doc(id)
+}
+
+// Resync returns a resync that was recorded, or false where there is none of that id.
+func (db *DB) Resync(ctx context.Context, account, id string) (mail.Resync, bool, error) {
+	snapshot, err := db.get(ctx, db.resyncRef(account, id))
+	if err != nil || snapshot == nil {
+		return mail.Resync{}, false, err
+	}
+	return decodeResync(snapshot), true, nil
+}
+
+// OpenResyncs returns an account's resyncs that are not done.
+func (db *DB) OpenResyncs(ctx context.Context, account string) ([]mail.Resync, error) {
+	q := db.accountRef(account).Collection("resyncs").Where("state", "in", []string{string(mail.ResyncListing), string(mail.ResyncMending)})
+	snapshots, err := db.query(ctx, q, "open resyncs")
+	resyncs := make([]mail.Resync, len(snapshots))
+	for i, snapshot := range snapshots {
+		resyncs[i] = decodeResync(snapshot)
+	}
+	return resyncs, err
+}
+
+// CreateResync records a resync, unless one of that id is there.
+func (db *DB) CreateResync(ctx context.Context, r mail.Resync) error {
+	f := fields{"state": string(r.State), "reason": r.Reason, "startedAt": r.StartedAt}
+	_, err := db.replace(ctx, db.resyncRef(r.AccountID, r.ID), time.Time{}, nil, f)
+	return err
+}
+
+func decodeResync(snapshot *firestore.DocumentSnapshot) mail.Resync {
+	f := fields(snapshot.Data())
+	return mail.Resync{
+		ID: snapshot.Ref.ID, AccountID: snapshot.Ref.Parent.Parent.ID,
+		State: mail.ResyncState(f.text("state")), Reason: f.text("reason"), Baseline: f.historyID("baseline"),
+		Done: int(f.number("done")), Total: int(f.number("total")), StartedAt: f.moment("startedAt"),
+	}
+}
