@@ -1,0 +1,317 @@
+// Package app wires Mailyard together: from the environment to the HTTP function of each entry point.
+// It alone knows adapters and functions both.
+//
+// Nothing is read or opened before the first request, and then only what the requested function
+// needs, so that a cold start stays short. What could not be opened is tried again with the next
+// request.
+package app
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"mailyard.internal/mailyard/functions/apply"
+	"mailyard.internal/mailyard/functions/deadletter"
+	"mailyard.internal/mailyard/functions/ingest"
+	"mailyard.internal/mailyard/functions/mailbox"
+	"mailyard.internal/mailyard/shared/config"
+	"mailyard.internal/mailyard/shared/delivery"
+	"mailyard.internal/mailyard/shared/fault"
+	"mailyard.internal/mailyard/shared/firestoredb"
+	"mailyard.internal/mailyard/shared/gcplog"
+	"mailyard.internal/mailyard/shared/gmailapi"
+	"mailyard.internal/mailyard/shared/keyset"
+	"mailyard.internal/mailyard/shared/lane"
+	"mailyard.internal/mailyard/shared/pubsubbus"
+	"mailyard.internal/mailyard/shared/pushauth"
+)
+
+// An App is one process's Mailyard. It may be used by many goroutines.
+type App struct {
+	log    *slog.Logger
+	now    func() time.Time
+	config func() (config.Config, error)
+
+	catalogue func() (*lane.Catalogue, error)
+	db        opener[*firestoredb.DB]
+	bus       opener[*pubsubbus.Bus]
+	gmail     opener[*gmailapi.Client]
+	keyset    opener[*keyset.Keyset]
+}
+
+// An Option changes what an App is made of.
+type Option func(*App)
+
+// WithClock gives the App another clock than the system's.
+func WithClock(now func() time.Time) Option { return func(a *App) { a.now = now } }
+
+// WithCatalogue gives the App another catalogue than the program's own.
+func WithCatalogue(c *lane.Catalogue) Option {
+	return func(a *App) { a.catalogue = func() (*lane.Catalogue, error) { return c, nil } }
+}
+
+// New returns an App that reads its environment through lookup and logs to log.
+func New(lookup config.Lookup, log io.Writer, options ...Option) *App {
+	a := &App{
+		log:       gcplog.New(log),
+		now:       time.Now,
+		config:    sync.OnceValues(func() (config.Config, error) { return config.Load(lookup) }),
+		catalogue: sync.OnceValues(lane.Load),
+	}
+	for _, option := range options {
+		option(a)
+	}
+	return a
+}
+
+// An EntryPoint is one HTTP function.
+type EntryPoint struct {
+	Name    string
+	Handler http.HandlerFunc
+}
+
+// EntryPoints returns every function, those of the lanes as the catalogue has them.
+func (a *App) EntryPoints() ([]EntryPoint, error) {
+	catalogue, err := a.catalogue()
+	if err != nil {
+		return nil, err
+	}
+	entries := []EntryPoint{
+		{ingest.Consumer, a.onFirstUse(ingest.Consumer, a.ingest)},
+		{"DeadLetter", a.onFirstUse("DeadLetter", a.deadLetter)},
+		{"Tick", a.onFirstUse("Tick", a.tick)},
+	}
+	for _, l := range catalogue.Lanes {
+		entries = append(entries, EntryPoint{l.EntryPoint, a.onFirstUse(l.EntryPoint, func(ctx context.Context) (http.HandlerFunc, error) {
+			return a.lane(ctx, l)
+		})})
+	}
+	return entries, nil
+}
+
+// onFirstUse builds a function when it is first called.
+func (a *App) onFirstUse(name string, build func(context.Context) (http.HandlerFunc, error)) http.HandlerFunc {
+	var function opener[http.HandlerFunc]
+	return func(w http.ResponseWriter, r *http.Request) {
+		handler, err := function.open(func() (http.HandlerFunc, error) {
+			return build(context.WithoutCancel(r.Context()))
+		})
+		if err != nil {
+			a.log.Error(name+" cannot start", slog.String("error", fault.Text(err)),
+				gcplog.Labels("consumer", name, "lane", "", "outcome", "not_started", "code", ""))
+			http.Error(w, name+" cannot start; the log says why", http.StatusServiceUnavailable)
+			return
+		}
+		handler(w, r)
+	}
+}
+
+func (a *App) lane(ctx context.Context, l lane.Lane) (http.HandlerFunc, error) {
+	p, err := a.parts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var gmail *gmailapi.Client
+	if l.Effect.Kind == lane.Fetch {
+		if gmail, err = a.Gmail(ctx); err != nil {
+			return nil, err
+		}
+	}
+	handler := apply.New(p.catalogue, p.db, p.bus, gmail, a.now)
+	return p.server.Push(l.Route(), delivery.Events(l, handler.Lane(l))), nil
+}
+
+func (a *App) ingest(ctx context.Context) (http.HandlerFunc, error) {
+	p, err := a.parts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	handler, err := a.lister(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	return p.server.Push(lane.IngestRoute, delivery.Notifications(handler.Handle)), nil
+}
+
+func (a *App) lister(ctx context.Context, p parts) (*ingest.Handler, error) {
+	gmail, err := a.Gmail(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return ingest.New(ingest.Ports{
+		Catalogue: p.catalogue, Accounts: p.db, Gmail: gmail, Publisher: p.bus,
+		Resyncs: mailbox.NewResyncs(p.db, p.bus, a.now), Failures: p.db, Now: a.now,
+	}), nil
+}
+
+func (a *App) deadLetter(ctx context.Context) (http.HandlerFunc, error) {
+	p, err := a.parts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return p.server.Monitor(p.catalogue, deadletter.NewRecorder(p.db).Record), nil
+}
+
+// tickTimeout is below the minute after which the next tick comes.
+const tickTimeout = 50 * time.Second
+
+func (a *App) tick(ctx context.Context) (http.HandlerFunc, error) {
+	p, err := a.parts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	lister, err := a.lister(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	tick := mailbox.NewTick(mailbox.TickPorts{
+		Catalogue: p.catalogue, Due: p.db, Lister: lister, Publisher: p.bus, Deferrals: p.db,
+		Returner: deadletter.NewRedriver(p.db, p.bus, a.now), Now: a.now,
+	})
+	return p.server.Scheduled("Tick", tickTimeout, tick.Run), nil
+}
+
+// parts are what every function has.
+type parts struct {
+	catalogue *lane.Catalogue
+	db        *firestoredb.DB
+	bus       *pubsubbus.Bus
+	server    *delivery.Server
+}
+
+func (a *App) parts(ctx context.Context) (parts, error) {
+	c, err := a.config()
+	if err != nil {
+		return parts{}, err
+	}
+	catalogue, err := a.catalogue()
+	if err != nil {
+		return parts{}, err
+	}
+	db, err := a.DB(ctx)
+	if err != nil {
+		return parts{}, err
+	}
+	bus, err := a.Bus(ctx)
+	if err != nil {
+		return parts{}, err
+	}
+	return parts{catalogue, db, bus, &delivery.Server{
+		Auth: pushauth.New(c, a.now), Ledger: db, Letters: bus, Log: a.log, Now: a.now,
+		Project: c.Project, Revision: c.Revision,
+	}}, nil
+}
+
+// DB returns the mirror and the ledger.
+func (a *App) DB(ctx context.Context) (*firestoredb.DB, error) {
+	return a.db.open(func() (*firestoredb.DB, error) {
+		c, err := a.config()
+		if err != nil {
+			return nil, err
+		}
+		return firestoredb.Open(ctx, c.Project, c.Database, a.now)
+	})
+}
+
+// Bus returns what publishes.
+func (a *App) Bus(ctx context.Context) (*pubsubbus.Bus, error) {
+	return a.bus.open(func() (*pubsubbus.Bus, error) {
+		c, err := a.config()
+		if err != nil {
+			return nil, err
+		}
+		catalogue, err := a.catalogue()
+		if err != nil {
+			return nil, err
+		}
+		return pubsubbus.Open(ctx, c.Project, catalogue)
+	})
+}
+
+// Keyset returns what encrypts credentials.
+func (a *App) Keyset() (*keyset.Keyset, error) {
+	return a.keyset.open(func() (*keyset.Keyset, error) {
+		c, err := a.config()
+		if err != nil {
+			return nil, err
+		}
+		if err := c.CheckGmail(); err != nil {
+			return nil, err
+		}
+		return keyset.FromFile(c.KeysetFile)
+	})
+}
+
+// Gmail returns what calls Gmail.
+func (a *App) Gmail(ctx context.Context) (*gmailapi.Client, error) {
+	return a.gmail.open(func() (*gmailapi.Client, error) {
+		c, err := a.config()
+		if err != nil {
+			return nil, err
+		}
+		keys, err := a.Keyset()
+		if err != nil {
+			return nil, err
+		}
+		db, err := a.DB(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return gmailapi.New(c, db, db, keys, a.now)
+	})
+}
+
+// Project returns the id of the Google Cloud project.
+func (a *App) Project() (string, error) {
+	c, err := a.config()
+	return c.Project, err
+}
+
+// Close releases every connection that was opened.
+func (a *App) Close() error {
+	var errs []error
+	if db, ok := a.db.opened(); ok {
+		errs = append(errs, db.Close())
+	}
+	if bus, ok := a.bus.opened(); ok {
+		errs = append(errs, bus.Close())
+	}
+	for _, err := range errs {
+		if err != nil {
+			return fmt.Errorf("close: %w", err)
+		}
+	}
+	return nil
+}
+
+// An opener keeps what was opened, and forgets that it could not be.
+type opener[T any] struct {
+	mu    sync.Mutex
+	value T
+	done  bool
+}
+
+func (o *opener[T]) open(build func() (T, error)) (T, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.done {
+		return o.value, nil
+	}
+	value, err := build()
+	if err != nil {
+		return value, err
+	}
+	o.value, o.done = value, true
+	return value, nil
+}
+
+func (o *opener[T]) opened() (T, bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.value, o.done
+}

@@ -1,0 +1,440 @@
+// Package apptest runs all of Mailyard in a test: every function in this process, a simulated Gmail,
+// and the real emulators of Pub/Sub and Firestore, in a project of the test's own.
+package apptest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"cloud.google.com/go/pubsub/v2"
+	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
+
+	"mailyard.internal/mailyard/scripts/local/courier"
+	"mailyard.internal/mailyard/scripts/local/provision"
+	"mailyard.internal/mailyard/shared/app"
+	"mailyard.internal/mailyard/shared/event"
+	"mailyard.internal/mailyard/shared/firestoredb"
+	"mailyard.internal/mailyard/shared/gmailsim"
+	"mailyard.internal/mailyard/shared/lane"
+	"mailyard.internal/mailyard/shared/ledger"
+	"mailyard.internal/mailyard/shared/mail"
+)
+
+// NeedEmulators skips a test where the emulators are not running.
+func NeedEmulators(t testing.TB) {
+	t.Helper()
+	for _, name := range []string{"PUBSUB_EMULATOR_HOST", "FIRESTORE_EMULATOR_HOST"} {
+		if os.Getenv(name) == "" {
+			t.Skip("needs the emulators: run make test")
+		}
+	}
+}
+
+var projects atomic.Int64
+
+// NewProject returns a project id that no other test uses.
+func NewProject() string {
+	return fmt.Sprintf("t%d-%d", time.Now().UnixNano()%1e12, projects.Add(1))
+}
+
+// A Yard is a Mailyard in a test.
+type Yard struct {
+	t testing.TB
+
+	Project   string
+	Catalogue *lane.Catalogue
+	App       *app.App
+	DB        *firestoredb.DB
+	PubSub    *pubsub.Client
+	Gmail     *gmailsim.Sim
+	Functions *httptest.Server
+	Log       *Log
+	Clock     *Clock
+	Env       map[string]string
+
+	mu         sync.Mutex
+	deliveries []courier.Delivery
+	courier    *courier.Courier
+}
+
+// Options change what a Yard is made of.
+type Options struct {
+	// Catalogue is another than the program's own.
+	Catalogue *lane.Catalogue
+	// Env is laid over the environment that the Yard makes.
+	Env map[string]string
+	// Courier changes how messages are delivered. Base and Observe are the Yard's.
+	Courier courier.Options
+	// Project is another than one of the test's own.
+	Project string
+}
+
+// New starts a Yard that ends with the test. Nothing is delivered before [Yard.Start].
+func New(t testing.TB, o Options) *Yard {
+	t.Helper()
+	NeedEmulators(t)
+	y := &Yard{t: t, Project: o.Project, Catalogue: o.Catalogue, Log: &Log{}, Clock: &Clock{}}
+	if y.Project == "" {
+		y.Project = NewProject()
+	}
+	if y.Catalogue == nil {
+		var err error
+		y.Catalogue, err = lane.Load()
+		y.must(err, "load the catalogue")
+	}
+	client, err := pubsub.NewClient(context.Background(), y.Project)
+	y.must(err, "open Pub/Sub")
+	t.Cleanup(func() { client.Close() })
+	y.PubSub = client
+	y.must(provision.Catalogue(t.Context(), client, y.Catalogue), "make the topics")
+
+	y.Gmail = gmailsim.New(gmailsim.Config{Publish: y.publishTo, Now: y.Clock.Now})
+	sim := httptest.NewServer(y.Gmail)
+	t.Cleanup(sim.Close)
+
+	y.Env = map[string]string{
+		"GOOGLE_CLOUD_PROJECT":         y.Project,
+		"PUBSUB_EMULATOR_HOST":         os.Getenv("PUBSUB_EMULATOR_HOST"),
+		"FIRESTORE_EMULATOR_HOST":      os.Getenv("FIRESTORE_EMULATOR_HOST"),
+		"MAILYARD_PUSH_AUTH":           "off",
+		"MAILYARD_GMAIL_ENDPOINT":      sim.URL,
+		"MAILYARD_OAUTH_TOKEN_URL":     sim.URL + "/token",
+		"MAILYARD_OAUTH_CLIENT_ID":     "client",
+		"MAILYARD_OAUTH_CLIENT_SECRET": "client-secret",
+		"MAILYARD_KEYSET_FILE":         filepath.Join(t.TempDir(), "keyset.json"),
+	}
+	for name, value := range o.Env {
+		y.Env[name] = value
+	}
+	y.App = app.New(y.Lookup, y.Log, app.WithClock(y.Clock.Now), app.WithCatalogue(y.Catalogue))
+	t.Cleanup(func() { y.App.Close() })
+	y.DB, err = y.App.DB(context.Background())
+	y.must(err, "open Firestore")
+	y.Functions = httptest.NewServer(y.mux(y.App))
+	t.Cleanup(y.Functions.Close)
+
+	o.Courier.Base, o.Courier.Observe = y.Functions.URL, y.observe
+	if o.Courier.RetryScale == 0 {
+		o.Courier.RetryScale = 0.002
+	}
+	y.courier = courier.New(client, append(y.routes(), y.Catalogue.MonitorRoutes()...), o.Courier)
+	return y
+}
+
+// Instance starts one more instance of every function, as the platform does, and returns its URL.
+func (y *Yard) Instance() string {
+	y.t.Helper()
+	other := app.New(y.Lookup, y.Log, app.WithClock(y.Clock.Now), app.WithCatalogue(y.Catalogue))
+	y.t.Cleanup(func() { other.Close() })
+	server := httptest.NewServer(y.mux(other))
+	y.t.Cleanup(server.Close)
+	return server.URL
+}
+
+// Lookup finds a variable of the Yard's environment.
+func (y *Yard) Lookup(name string) (string, bool) {
+	value, ok := y.Env[name]
+	return value, ok
+}
+
+// routes are those whose function there is.
+func (y *Yard) routes() []lane.Route {
+	entryPoints, err := y.App.EntryPoints()
+	y.must(err, "name the functions")
+	there := map[string]bool{}
+	for _, e := range entryPoints {
+		there[e.Name] = true
+	}
+	var routes []lane.Route
+	for _, r := range y.Catalogue.Routes() {
+		if there[r.EntryPoint] {
+			routes = append(routes, r)
+		}
+	}
+	return routes
+}
+
+func (y *Yard) mux(a *app.App) http.Handler {
+	entryPoints, err := a.EntryPoints()
+	y.must(err, "name the functions")
+	mux := http.NewServeMux()
+	for _, e := range entryPoints {
+		mux.Handle("/"+e.Name, e.Handler)
+	}
+	return mux
+}
+
+// Start begins to deliver; it ends with the test.
+func (y *Yard) Start() {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- y.courier.Run(ctx) }()
+	y.t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			y.t.Errorf("deliver: %v", err)
+		}
+	})
+}
+
+// Settle waits until nothing is being delivered, waiting for a retry, or on its way.
+func (y *Yard) Settle() {
+	y.t.Helper()
+	ctx, cancel := context.WithTimeout(y.t.Context(), time.Minute)
+	defer cancel()
+	y.must(y.courier.Idle(ctx), "wait for everything to be delivered")
+}
+
+func (y *Yard) observe(d courier.Delivery) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	y.deliveries = append(y.deliveries, d)
+}
+
+// Deliveries returns those to one function so far.
+func (y *Yard) Deliveries(entryPoint string) []courier.Delivery {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	var to []courier.Delivery
+	for _, d := range y.deliveries {
+		if d.Route.EntryPoint == entryPoint {
+			to = append(to, d)
+		}
+	}
+	return to
+}
+
+// Link makes an account that holds a mailbox, with its credential, and the given cursor.
+func (y *Yard) Link(box *gmailsim.Mailbox, refreshToken string, cursor mail.HistoryID) mail.Account {
+	y.t.Helper()
+	email := mail.NormalizeAddress(box.Address())
+	id := mail.AccountID("tester", email)
+	keys, err := y.App.Keyset()
+	y.must(err, "open the keyset")
+	sealed, err := keys.Seal(refreshToken, id)
+	y.must(err, "seal the refresh token")
+	_, err = y.DB.SaveCredential(y.t.Context(), id, mail.Credential{}, mail.Credential{Kind: mail.CredentialOAuth, Secret: sealed})
+	y.must(err, "save the credential")
+	account, err := y.DB.EnsureAccount(y.t.Context(), id, func(a mail.Account) mail.Account {
+		a.Email, a.Owner, a.Status, a.HistoryID, a.CreatedAt = email, "tester", mail.StatusActive, cursor, y.Clock.Now()
+		return a
+	})
+	y.must(err, "save the account")
+	return account
+}
+
+// LinkAndWatch links a mailbox from where it stands and watches it.
+func (y *Yard) LinkAndWatch(box *gmailsim.Mailbox, refreshToken string) mail.Account {
+	y.t.Helper()
+	account := y.Link(box, refreshToken, 0)
+	gmail, err := y.App.Gmail(y.t.Context())
+	y.must(err, "open Gmail")
+	from, _, err := gmail.Watch(y.t.Context(), account.ID, "projects/"+y.Project+"/topics/"+lane.NotificationsTopic)
+	y.must(err, "watch")
+	y.must(y.DB.ChangeAccount(y.t.Context(), account.ID, func(a mail.Account) (mail.Account, bool) {
+		a.HistoryID = from
+		return a, true
+	}), "set the cursor")
+	return y.Account(account.ID)
+}
+
+// Account reads an account.
+func (y *Yard) Account(id string) mail.Account {
+	y.t.Helper()
+	account, err := y.DB.Account(y.t.Context(), id)
+	y.must(err, "read the account")
+	return account
+}
+
+// Message reads a message of the mirror.
+func (y *Yard) Message(account, message string) mail.Message {
+	y.t.Helper()
+	_, m, err := y.DB.Message(y.t.Context(), account, message)
+	y.must(err, "read the message")
+	return m
+}
+
+// Entries reads the ledger.
+func (y *Yard) Entries() []ledger.Entry {
+	y.t.Helper()
+	entries, err := y.DB.Entries(y.t.Context(), firestoredb.EntryFilter{})
+	y.must(err, "read the ledger")
+	return entries
+}
+
+// Publish puts a message on a topic.
+func (y *Yard) Publish(topic string, data []byte, attributes map[string]string) {
+	y.t.Helper()
+	y.must(y.publish(y.t.Context(), topic, data, attributes), "publish")
+}
+
+// PublishEvent puts an event on its lane's topic.
+func (y *Yard) PublishEvent(e mail.Event) {
+	y.t.Helper()
+	data, attributes := y.Encode(e)
+	l, _ := y.Catalogue.Lane(e.Lane)
+	y.Publish(l.Topic(), data, attributes)
+}
+
+// Encode gives an event's form on the wire; without a time it is of now.
+func (y *Yard) Encode(e mail.Event) ([]byte, map[string]string) {
+	y.t.Helper()
+	if e.Time.IsZero() {
+		e.Time = y.Clock.Now()
+	}
+	data, attributes, err := event.Encode(e)
+	y.must(err, "encode the event")
+	return data, attributes
+}
+
+func (y *Yard) publishTo(ctx context.Context, topic string, data []byte) error {
+	return y.publish(ctx, topic[strings.LastIndexByte(topic, '/')+1:], data, nil)
+}
+
+func (y *Yard) publish(ctx context.Context, topic string, data []byte, attributes map[string]string) error {
+	_, err := y.PubSub.TopicAdminClient.Publish(ctx, &pubsubpb.PublishRequest{
+		Topic:    "projects/" + y.Project + "/topics/" + topic,
+		Messages: []*pubsubpb.PubsubMessage{{Data: data, Attributes: attributes}},
+	})
+	return err
+}
+
+// Tap keeps a copy of what is published on a topic from now on, under the returned subscription.
+func (y *Yard) Tap(topic string) string {
+	y.t.Helper()
+	tap := topic + "-tap"
+	_, err := y.PubSub.SubscriptionAdminClient.CreateSubscription(y.t.Context(), &pubsubpb.Subscription{
+		Name: "projects/" + y.Project + "/subscriptions/" + tap, AckDeadlineSeconds: 60,
+		Topic: "projects/" + y.Project + "/topics/" + topic,
+	})
+	y.must(err, "tap a topic")
+	return tap
+}
+
+// Pull takes everything that a pull subscription holds, and acknowledges it.
+func (y *Yard) Pull(subscription string) []*pubsubpb.PubsubMessage {
+	y.t.Helper()
+	name := "projects/" + y.Project + "/subscriptions/" + subscription
+	var messages []*pubsubpb.PubsubMessage
+	for {
+		answer, err := y.PubSub.SubscriptionAdminClient.Pull(y.t.Context(), &pubsubpb.PullRequest{
+			Subscription: name, MaxMessages: 1000, ReturnImmediately: true, //nolint:staticcheck // what is there now is what is wanted
+		})
+		y.must(err, "pull")
+		if len(answer.ReceivedMessages) == 0 {
+			return messages
+		}
+		ids := make([]string, len(answer.ReceivedMessages))
+		for i, received := range answer.ReceivedMessages {
+			ids[i] = received.AckId
+			messages = append(messages, received.Message)
+		}
+		y.must(y.PubSub.SubscriptionAdminClient.Acknowledge(y.t.Context(), &pubsubpb.AcknowledgeRequest{Subscription: name, AckIds: ids}), "acknowledge")
+	}
+}
+
+// A Push is one HTTP request as Pub/Sub makes it.
+type Push struct {
+	Data       []byte
+	Attributes map[string]string
+	MessageID  string
+	Attempt    int // 0: not said
+	Header     http.Header
+}
+
+// Post pushes a message to a function and returns the answer's status.
+func (y *Yard) Post(entryPoint string, p Push) int {
+	y.t.Helper()
+	return y.PostBody(entryPoint, y.Body(p), p.Header)
+}
+
+// Body gives the body of a push.
+func (y *Yard) Body(p Push) []byte {
+	y.t.Helper()
+	message := map[string]any{"data": p.Data, "attributes": p.Attributes, "messageId": p.MessageID, "publishTime": y.Clock.Now().UTC().Format(time.RFC3339Nano)}
+	push := map[string]any{"message": message, "subscription": "projects/" + y.Project + "/subscriptions/test"}
+	if p.Attempt > 0 {
+		push["deliveryAttempt"] = p.Attempt
+	}
+	body, err := json.Marshal(push)
+	y.must(err, "encode the push")
+	return body
+}
+
+// PostBody posts any body to a function and returns the answer's status.
+func (y *Yard) PostBody(entryPoint string, body []byte, header http.Header) int {
+	y.t.Helper()
+	return y.PostTo(y.Functions.URL, entryPoint, body, header)
+}
+
+// PostTo posts any body to a function of one instance and returns the answer's status.
+func (y *Yard) PostTo(instance, entryPoint string, body []byte, header http.Header) int {
+	y.t.Helper()
+	request, err := http.NewRequestWithContext(y.t.Context(), http.MethodPost, instance+"/"+entryPoint, bytes.NewReader(body))
+	y.must(err, "make the request")
+	for name, values := range header {
+		request.Header[name] = values
+	}
+	response, err := http.DefaultClient.Do(request)
+	y.must(err, "post")
+	defer response.Body.Close()
+	_, err = io.Copy(io.Discard, response.Body)
+	y.must(err, "read the answer")
+	return response.StatusCode
+}
+
+// Tick calls Tick and fails the test unless it did all it found.
+func (y *Yard) Tick() {
+	y.t.Helper()
+	if status := y.PostBody("Tick", nil, nil); status != http.StatusNoContent {
+		y.t.Fatalf("Tick answered %d; the log says %s", status, y.Log)
+	}
+}
+
+func (y *Yard) must(err error, what string) {
+	y.t.Helper()
+	if err != nil {
+		y.t.Fatalf("%s: %v", what, err)
+	}
+}
+
+// A Clock is the system's, set forward as a test likes.
+type Clock struct{ ahead atomic.Int64 }
+
+// Now returns the time.
+func (c *Clock) Now() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
+
+// Advance sets the clock forward.
+func (c *Clock) Advance(d time.Duration) { c.ahead.Add(int64(d)) }
+
+// A Log keeps what was logged.
+type Log struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+// Write keeps a line.
+func (l *Log) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(line)
+}
+
+// String returns everything that was logged.
+func (l *Log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
