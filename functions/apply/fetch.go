@@ -43,7 +43,7 @@ func (h *Handler) fetch(ctx context.Context, e mail.Event) (mail.Outcome, error)
 	case account.GmailBlockedUntil.After(h.now()):
 		return h.putOff(ctx, e, read, account.GmailBlockedUntil)
 	}
-	fetched, err := h.look(ctx, e)
+	fetched, err := h.look(ctx, e, read)
 	switch code := fault.CodeOf(err); {
 	case err == nil && slices.Contains(fetched.Labels, draftLabel):
 		return h.drop(ctx, e, read)
@@ -64,9 +64,11 @@ func (h *Handler) fetch(ctx context.Context, e mail.Event) (mail.Outcome, error)
 }
 
 // look fetches the message. While the event is young a 404 may only mean that the message is not
-// there yet: it is looked at once more now, and again with each redelivery.
-func (h *Handler) look(ctx context.Context, e mail.Event) (mail.Fetch, error) {
-	young := h.now().Sub(e.Time) < youngFor
+// there yet, unless its deletion is known: it is looked at once more now, and again with each
+// redelivery.
+func (h *Handler) look(ctx context.Context, e mail.Event, read mail.Message) (mail.Fetch, error) {
+	gone := read.Deleted && read.Guards[mail.FacetDeleted] >= e.HistoryID
+	young := !gone && h.now().Sub(e.Time) < youngFor
 	fetched, err := h.gmail.FetchMessage(ctx, e.AccountID, e.MessageID)
 	if !young || !fault.Is(err, fault.NotFound) {
 		return fetched, err

@@ -8,12 +8,15 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"sync"
 	"time"
+
+	"google.golang.org/grpc"
 
 	"mailyard.internal/mailyard/functions/apply"
 	"mailyard.internal/mailyard/functions/deadletter"
@@ -36,6 +39,7 @@ type App struct {
 	log    *slog.Logger
 	now    func() time.Time
 	config func() (config.Config, error)
+	grpc   []grpc.DialOption
 
 	catalogue func() (*lane.Catalogue, error)
 	db        opener[*firestoredb.DB]
@@ -53,6 +57,12 @@ func WithClock(now func() time.Time) Option { return func(a *App) { a.now = now 
 // WithCatalogue gives the App another catalogue than the program's own.
 func WithCatalogue(c *lane.Catalogue) Option {
 	return func(a *App) { a.catalogue = func() (*lane.Catalogue, error) { return c, nil } }
+}
+
+// WithGRPC adds options to the connections to Firestore and Pub/Sub, for who wants to count or to
+// disturb their calls.
+func WithGRPC(options ...grpc.DialOption) Option {
+	return func(a *App) { a.grpc = append(a.grpc, options...) }
 }
 
 // New returns an App that reads its environment through lookup and logs to log.
@@ -186,7 +196,7 @@ type parts struct {
 
 func (a *App) parts(ctx context.Context) (parts, error) {
 	c, err := a.config()
-	if err != nil {
+	if err := errors.Join(err, c.CheckPush()); err != nil {
 		return parts{}, err
 	}
 	catalogue, err := a.catalogue()
@@ -214,7 +224,7 @@ func (a *App) DB(ctx context.Context) (*firestoredb.DB, error) {
 		if err != nil {
 			return nil, err
 		}
-		return firestoredb.Open(ctx, c.Project, c.Database, a.now)
+		return firestoredb.Open(ctx, c, a.now, a.grpc...)
 	})
 }
 
@@ -229,7 +239,7 @@ func (a *App) Bus(ctx context.Context) (*pubsubbus.Bus, error) {
 		if err != nil {
 			return nil, err
 		}
-		return pubsubbus.Open(ctx, c.Project, catalogue)
+		return pubsubbus.Open(ctx, c.Project, catalogue, a.grpc...)
 	})
 }
 

@@ -62,6 +62,7 @@ type Yard struct {
 	Functions *httptest.Server
 	Log       *Log
 	Clock     *Clock
+	Meter     *Meter
 	Env       map[string]string
 
 	mu         sync.Mutex
@@ -85,7 +86,7 @@ type Options struct {
 func New(t testing.TB, o Options) *Yard {
 	t.Helper()
 	NeedEmulators(t)
-	y := &Yard{t: t, Project: o.Project, Catalogue: o.Catalogue, Log: &Log{}, Clock: &Clock{}}
+	y := &Yard{t: t, Project: o.Project, Catalogue: o.Catalogue, Log: &Log{}, Clock: &Clock{}, Meter: &Meter{}}
 	if y.Project == "" {
 		y.Project = NewProject()
 	}
@@ -118,7 +119,7 @@ func New(t testing.TB, o Options) *Yard {
 	for name, value := range o.Env {
 		y.Env[name] = value
 	}
-	y.App = app.New(y.Lookup, y.Log, app.WithClock(y.Clock.Now), app.WithCatalogue(y.Catalogue))
+	y.App = app.New(y.Lookup, y.Log, app.WithClock(y.Clock.Now), app.WithCatalogue(y.Catalogue), app.WithGRPC(y.Meter.Options()...))
 	t.Cleanup(func() { y.App.Close() })
 	y.DB, err = y.App.DB(context.Background())
 	y.must(err, "open Firestore")

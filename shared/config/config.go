@@ -73,15 +73,22 @@ func Load(lookup Lookup) (Config, error) {
 	if c.Project == "" {
 		r.refuse("GOOGLE_CLOUD_PROJECT is not set; write the id of the Google Cloud project")
 	}
-	switch {
-	case c.PushAuth == PushAuthOff && c.PubSubEmulator == "":
+	if c.PushAuth == PushAuthOff && c.PubSubEmulator == "" {
 		r.refuse("MAILYARD_PUSH_AUTH is off, which is accepted only together with PUBSUB_EMULATOR_HOST; write iam or oidc")
-	case c.PushAuth != PushAuthOff && c.PushServiceAccount == "":
-		r.refuse("MAILYARD_PUSH_SERVICE_ACCOUNT is not set; write the address of the service account that pushes")
-	case c.PushAuth == PushAuthOIDC && c.PushAudience == "":
-		r.refuse("MAILYARD_PUSH_AUDIENCE is not set; with MAILYARD_PUSH_AUTH=oidc write the audience of the push subscriptions")
 	}
 	return c, errors.Join(r.errs...)
+}
+
+// CheckPush refuses a configuration that cannot tell whose pushes to take. An operator's shell takes
+// none, and need not know.
+func (c Config) CheckPush() error {
+	switch {
+	case c.PushAuth != PushAuthOff && c.PushServiceAccount == "":
+		return errors.New("MAILYARD_PUSH_SERVICE_ACCOUNT is not set; write the address of the service account that pushes")
+	case c.PushAuth == PushAuthOIDC && c.PushAudience == "":
+		return errors.New("MAILYARD_PUSH_AUDIENCE is not set; with MAILYARD_PUSH_AUTH=oidc write the audience of the push subscriptions")
+	}
+	return nil
 }
 
 // CheckGmail refuses a configuration that cannot call Gmail.

@@ -89,6 +89,7 @@ func (s *Server) Push(route lane.Route, decode Decode) http.HandlerFunc {
 		}
 		ctx, cancel := context.WithDeadline(r.Context(), d.began.Add(answerWithin(route.Delivery.AckDeadline())))
 		defer cancel()
+		ctx = context.WithValue(ctx, consumerKey{}, route.EntryPoint)
 		outcome, err := d.run(ctx, body, r.Header.Get("traceparent"), decode)
 		d.report(outcome, err)
 		if outcome == retry {
@@ -97,6 +98,14 @@ func (s *Server) Push(route lane.Route, decode Decode) http.HandlerFunc {
 		}
 		w.WriteHeader(http.StatusNoContent)
 	}
+}
+
+type consumerKey struct{}
+
+// Consumer returns the function on whose behalf a call is made, for who counts calls.
+func Consumer(ctx context.Context) string {
+	name, _ := ctx.Value(consumerKey{}).(string)
+	return name
 }
 
 // answerWithin leaves a push the time to be answered before its ack deadline, which is also the

@@ -162,8 +162,8 @@ type EntryFilter struct {
 	Fingerprint string
 }
 
-// Entries returns the entries that a filter chooses, in the order of their ids.
-func (db *DB) Entries(ctx context.Context, filter EntryFilter) ([]ledger.Entry, error) {
+// chosen is the query for a filter. It compares only for equality, which needs no index of its own.
+func (db *DB) chosen(filter EntryFilter) firestore.Query {
 	q := db.client.Collection("failures").Query
 	for name, value := range map[string]string{
 		"lane": filter.Lane, "consumer": filter.Consumer, "accountId": filter.Account,
@@ -176,6 +176,25 @@ func (db *DB) Entries(ctx context.Context, filter EntryFilter) ([]ledger.Entry, 
 	if len(filter.States) > 0 {
 		q = q.Where("state", "in", filter.States)
 	}
+	return q
+}
+
+// Entries returns the entries that a filter chooses, in the order of their ids.
+func (db *DB) Entries(ctx context.Context, filter EntryFilter) ([]ledger.Entry, error) {
+	return db.entries(ctx, db.chosen(filter))
+}
+
+// EntriesAfter returns up to limit of the entries that a filter chooses, in the order of their ids,
+// beginning after that id; "" begins with the first. So a long ledger is read page by page.
+func (db *DB) EntriesAfter(ctx context.Context, filter EntryFilter, after string, limit int) ([]ledger.Entry, error) {
+	q := db.chosen(filter).OrderBy(firestore.DocumentID, firestore.Asc).Limit(limit)
+	if after != "" {
+		q = q.StartAfter(after)
+	}
+	return db.entries(ctx, q)
+}
+
+func (db *DB) entries(ctx context.Context, q firestore.Query) ([]ledger.Entry, error) {
 	snapshots, err := db.query(ctx, q, "ledger entries")
 	entries := make([]ledger.Entry, len(snapshots))
 	for i, snapshot := range snapshots {

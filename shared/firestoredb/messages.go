@@ -216,3 +216,13 @@ func (db *DB) Body(ctx context.Context, account, message string) (mail.Body, err
 	}
 	return b, nil
 }
+
+// Messages returns every message of an account's mirror, tombstones among them, without bodies.
+func (db *DB) Messages(ctx context.Context, account string) ([]mail.Message, error) {
+	snapshots, err := db.query(ctx, db.accountRef(account).Collection("messages").Query, "messages of account "+account)
+	messages := make([]mail.Message, len(snapshots))
+	for i, snapshot := range snapshots {
+		messages[i] = decodeMessage(snapshot)
+	}
+	return messages, err
+}

@@ -10,6 +10,8 @@ import (
 
 	"cloud.google.com/go/pubsub/v2"
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
+	"google.golang.org/api/option"
+	"google.golang.org/grpc"
 
 	"mailyard.internal/mailyard/shared/event"
 	"mailyard.internal/mailyard/shared/fault"
@@ -33,8 +35,12 @@ type Bus struct {
 
 // Open returns the bus of a project. With PUBSUB_EMULATOR_HOST set it is the emulator's. It makes no
 // call yet.
-func Open(ctx context.Context, project string, catalogue *lane.Catalogue) (*Bus, error) {
-	client, err := pubsub.NewClient(ctx, project)
+func Open(ctx context.Context, project string, catalogue *lane.Catalogue, dial ...grpc.DialOption) (*Bus, error) {
+	options := make([]option.ClientOption, len(dial))
+	for i, o := range dial {
+		options[i] = option.WithGRPCDialOption(o)
+	}
+	client, err := pubsub.NewClient(ctx, project, options...)
 	if err != nil {
 		return nil, fmt.Errorf("open Pub/Sub of project %s: %w", project, err)
 	}
