@@ -21,6 +21,8 @@ const project = "mailyard-local"
 // commands are the things this program can do.
 func commands() []*cobra.Command {
 	return []*cobra.Command{
+		runCommand(),
+		demoCommand(),
 		emulatorsCommand(),
 	}
 }

@@ -22,6 +22,8 @@ import (
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
 
 	"mailyard.internal/mailyard/scripts/local/courier"
+	"mailyard.internal/mailyard/scripts/local/meter"
+	"mailyard.internal/mailyard/scripts/local/mirror"
 	"mailyard.internal/mailyard/scripts/local/provision"
 	"mailyard.internal/mailyard/shared/app"
 	"mailyard.internal/mailyard/shared/event"
@@ -62,7 +64,7 @@ type Yard struct {
 	Functions *httptest.Server
 	Log       *Log
 	Clock     *Clock
-	Meter     *Meter
+	Meter     *meter.Meter
 	Env       map[string]string
 
 	mu         sync.Mutex
@@ -86,7 +88,7 @@ type Options struct {
 func New(t testing.TB, o Options) *Yard {
 	t.Helper()
 	NeedEmulators(t)
-	y := &Yard{t: t, Project: o.Project, Catalogue: o.Catalogue, Log: &Log{}, Clock: &Clock{}, Meter: &Meter{}}
+	y := &Yard{t: t, Project: o.Project, Catalogue: o.Catalogue, Log: &Log{}, Clock: &Clock{}, Meter: &meter.Meter{}}
 	if y.Project == "" {
 		y.Project = NewProject()
 	}
@@ -265,6 +267,17 @@ func (y *Yard) Message(account, message string) mail.Message {
 	_, m, err := y.DB.Message(y.t.Context(), account, message)
 	y.must(err, "read the message")
 	return m
+}
+
+// AssertMirror fails the test unless the mirror is the mailbox: the same messages, each with content
+// and the flags that its labels say.
+func (y *Yard) AssertMirror(account string, box *gmailsim.Mailbox) {
+	y.t.Helper()
+	mirrored, err := y.DB.Messages(y.t.Context(), account)
+	y.must(err, "read the mirror")
+	for _, difference := range mirror.Differences(y.Catalogue.FlagsOf, box.Snapshot(), mirrored) {
+		y.t.Error(difference)
+	}
 }
 
 // Entries reads the ledger.

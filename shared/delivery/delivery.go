@@ -89,7 +89,6 @@ func (s *Server) Push(route lane.Route, decode Decode) http.HandlerFunc {
 		}
 		ctx, cancel := context.WithDeadline(r.Context(), d.began.Add(answerWithin(route.Delivery.AckDeadline())))
 		defer cancel()
-		ctx = context.WithValue(ctx, consumerKey{}, route.EntryPoint)
 		outcome, err := d.run(ctx, body, r.Header.Get("traceparent"), decode)
 		d.report(outcome, err)
 		if outcome == retry {
@@ -100,12 +99,18 @@ func (s *Server) Push(route lane.Route, decode Decode) http.HandlerFunc {
 	}
 }
 
-type consumerKey struct{}
+// A Purpose is on whose behalf a call is made, for who counts calls.
+type Purpose struct {
+	Consumer string
+	EventID  string // the ledger's id of what was delivered
+}
 
-// Consumer returns the function on whose behalf a call is made, for who counts calls.
-func Consumer(ctx context.Context) string {
-	name, _ := ctx.Value(consumerKey{}).(string)
-	return name
+type purposeKey struct{}
+
+// PurposeOf returns the purpose of a call that a delivery makes; of any other it is empty.
+func PurposeOf(ctx context.Context) Purpose {
+	p, _ := ctx.Value(purposeKey{}).(Purpose)
+	return p
 }
 
 // answerWithin leaves a push the time to be answered before its ack deadline, which is also the
@@ -154,6 +159,7 @@ type delivery struct {
 // run does the push's work and settles its result. Whatever it returns but retry may be acknowledged.
 func (d *delivery) run(ctx context.Context, body []byte, traceparent string, decode Decode) (mail.Outcome, error) {
 	work, err := d.decode(body, traceparent, decode)
+	ctx = context.WithValue(ctx, purposeKey{}, Purpose{d.route.EntryPoint, d.id})
 	if err != nil {
 		return d.fail(ctx, fault.Permanent(fault.Malformed, err))
 	}

@@ -1,4 +1,5 @@
-package apptest
+// Package mirror compares a simulated mailbox with its mirror.
+package mirror
 
 import (
 	"fmt"
@@ -7,17 +8,6 @@ import (
 	"mailyard.internal/mailyard/shared/gmailsim"
 	"mailyard.internal/mailyard/shared/mail"
 )
-
-// AssertMirror fails the test unless the mirror is the mailbox: the same messages, each with content
-// and the flags that its labels say.
-func (y *Yard) AssertMirror(account string, box *gmailsim.Mailbox) {
-	y.t.Helper()
-	mirrored, err := y.DB.Messages(y.t.Context(), account)
-	y.must(err, "read the mirror")
-	for _, difference := range Differences(y.Catalogue.FlagsOf, box.Snapshot(), mirrored) {
-		y.t.Error(difference)
-	}
-}
 
 // Differences says, in a sentence each, where a mirror is not its mailbox.
 func Differences(flagsOf func(labels []string) map[string]bool, mailbox []gmailsim.MessageState, mirrored []mail.Message) []string {
