@@ -73,6 +73,9 @@ func run(ctx context.Context, args []string) int {
 		return 0
 	case errors.As(err, &status):
 		return int(status)
+	case ctx.Err() != nil:
+		fmt.Fprintln(os.Stderr, "Interrupted; everything that was started is stopped.")
+		return 128 + int(syscall.SIGINT)
 	case errors.As(err, &wrong):
 		fmt.Fprintf(os.Stderr, "%v\nUsage: %s\n", err, cmd.UseLine())
 		return 2

@@ -137,9 +137,10 @@ func New(t testing.TB, o Options) *Yard {
 }
 
 // Instance starts one more instance of every function, as the platform does, and returns its URL.
-func (y *Yard) Instance() string {
+func (y *Yard) Instance(options ...app.Option) string {
 	y.t.Helper()
-	other := app.New(y.Lookup, y.Log, app.WithClock(y.Clock.Now), app.WithCatalogue(y.Catalogue))
+	options = append([]app.Option{app.WithClock(y.Clock.Now), app.WithCatalogue(y.Catalogue)}, options...)
+	other := app.New(y.Lookup, y.Log, options...)
 	y.t.Cleanup(func() { other.Close() })
 	server := httptest.NewServer(y.mux(other))
 	y.t.Cleanup(server.Close)
