@@ -1,0 +1,52 @@
+package app
+
+import (
+	"context"
+
+	"mailyard.internal/mailyard/functions/deadletter"
+	"mailyard.internal/mailyard/functions/mailbox"
+	"mailyard.internal/mailyard/shared/gmailapi"
+	"mailyard.internal/mailyard/shared/lane"
+)
+
+// Catalogue returns the lanes.
+func (a *App) Catalogue() (*lane.Catalogue, error) { return a.catalogue() }
+
+// Linker returns what links mailboxes.
+func (a *App) Linker(ctx context.Context) (*mailbox.Linker, error) {
+	c, err := a.config()
+	if err != nil {
+		return nil, err
+	}
+	keys, err := a.Keyset()
+	if err != nil {
+		return nil, err
+	}
+	db, err := a.DB(ctx)
+	if err != nil {
+		return nil, err
+	}
+	bus, err := a.Bus(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return mailbox.NewLinker(mailbox.LinkPorts{
+		Try:    func(refreshToken string) (mailbox.Trial, error) { return gmailapi.Try(c, refreshToken, a.now) },
+		Keyset: keys, Credentials: db, Accounts: db,
+		Resyncs: mailbox.NewResyncs(db, bus, a.now),
+		Topic:   "projects/" + c.Project + "/topics/" + lane.NotificationsTopic, Now: a.now,
+	}), nil
+}
+
+// Redriver returns what brings dead letters back.
+func (a *App) Redriver(ctx context.Context) (*deadletter.Redriver, error) {
+	db, err := a.DB(ctx)
+	if err != nil {
+		return nil, err
+	}
+	bus, err := a.Bus(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return deadletter.NewRedriver(db, bus, a.now), nil
+}
