@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"mailyard.internal/mailyard/shared/fault"
@@ -26,7 +25,6 @@ const (
 	// throttledFor is how long a fetch is put off where Gmail names no moment: its quotas are counted
 	// by the minute.
 	throttledFor = time.Minute
-	draftLabel   = "DRAFT"
 )
 
 // fetch brings a message's content, and every flag with it.
@@ -45,7 +43,7 @@ func (h *Handler) fetch(ctx context.Context, e mail.Event) (mail.Outcome, error)
 	}
 	fetched, err := h.look(ctx, e, read)
 	switch code := fault.CodeOf(err); {
-	case err == nil && slices.Contains(fetched.Labels, draftLabel):
+	case err == nil && mail.IsDraft(fetched.Labels):
 		return h.drop(ctx, e, read)
 	case err == nil:
 		return h.fill(ctx, e, read, fetched)

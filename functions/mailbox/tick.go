@@ -22,6 +22,8 @@ type due interface {
 	// RetryingSince returns the ids of ledger entries that are retrying and have last failed before
 	// that moment.
 	RetryingSince(ctx context.Context, before time.Time, limit int) ([]string, error)
+	// ResyncsDue returns open resyncs that nobody works on and whose next step is overdue.
+	ResyncsDue(ctx context.Context, now time.Time, limit int) ([]mail.Resync, error)
 }
 
 // lister lists a mailbox again.
@@ -53,6 +55,7 @@ type TickPorts struct {
 	Publisher fetches
 	Deferrals deferrals
 	Returner  returner
+	Resyncs   *Resyncs
 	Now       func() time.Time
 }
 
@@ -77,12 +80,14 @@ func (t *Tick) Run(ctx context.Context) ([]slog.Attr, error) {
 	rechecked, err1 := t.recheck(ctx)
 	fetched, err2 := t.fetch(ctx)
 	returned, err3 := t.giveBack(ctx)
+	resumed, err4 := t.resume(ctx)
 	counts := []slog.Attr{
 		slog.Int("accounts_rechecked", rechecked),
 		slog.Int("fetches_published", fetched),
 		slog.Int("entries_returned", returned),
+		slog.Int("resyncs_resumed", resumed),
 	}
-	return counts, errors.Join(err1, err2, err3)
+	return counts, errors.Join(err1, err2, err3, err4)
 }
 
 func (t *Tick) recheck(ctx context.Context) (int, error) {
@@ -127,6 +132,15 @@ func (t *Tick) giveBack(ctx context.Context) (int, error) {
 	return each(ids, func(id string) (bool, error) {
 		return t.Returner.Return(ctx, operation, id, patience)
 	})
+}
+
+// resume asks for the next step of resyncs that stopped on their way, or that slept.
+func (t *Tick) resume(ctx context.Context) (int, error) {
+	resyncs, err := t.Due.ResyncsDue(ctx, t.Now(), tickBatch)
+	if err != nil {
+		return 0, fmt.Errorf("find the resyncs to go on with: %w", err)
+	}
+	return each(resyncs, func(r mail.Resync) (bool, error) { return true, t.Resyncs.Continue(ctx, r) })
 }
 
 func (t *Tick) patience() time.Duration {

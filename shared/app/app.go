@@ -95,6 +95,7 @@ func (a *App) EntryPoints() ([]EntryPoint, error) {
 		{ingest.Consumer, a.onFirstUse(ingest.Consumer, a.ingest)},
 		{"DeadLetter", a.onFirstUse("DeadLetter", a.deadLetter)},
 		{"Tick", a.onFirstUse("Tick", a.tick)},
+		{"Resync", a.onFirstUse("Resync", a.resync)},
 	}
 	for _, l := range catalogue.Lanes {
 		entries = append(entries, EntryPoint{l.EntryPoint, a.onFirstUse(l.EntryPoint, func(ctx context.Context) (http.HandlerFunc, error) {
@@ -181,7 +182,7 @@ func (a *App) tick(ctx context.Context) (http.HandlerFunc, error) {
 	}
 	tick := mailbox.NewTick(mailbox.TickPorts{
 		Catalogue: p.catalogue, Due: p.db, Lister: lister, Publisher: p.bus, Deferrals: p.db,
-		Returner: deadletter.NewRedriver(p.db, p.bus, a.now), Now: a.now,
+		Returner: deadletter.NewRedriver(p.db, p.bus, a.now), Resyncs: mailbox.NewResyncs(p.db, p.bus, a.now), Now: a.now,
 	})
 	return p.server.Scheduled("Tick", tickTimeout, tick.Run), nil
 }

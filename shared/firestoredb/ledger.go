@@ -11,7 +11,6 @@ import (
 
 	"mailyard.internal/mailyard/shared/fault"
 	"mailyard.internal/mailyard/shared/ledger"
-	"mailyard.internal/mailyard/shared/mail"
 )
 
 func (db *DB) failureRef(id string) *firestore.DocumentRef {
@@ -206,44 +205,4 @@ func (db *DB) entries(ctx context.Context, q firestore.Query) ([]ledger.Entry, e
 // Unresolved returns an account's entries that are neither applied nor discarded.
 func (db *DB) Unresolved(ctx context.Context, account string) ([]ledger.Entry, error) {
 	return db.Entries(ctx, EntryFilter{Account: account, States: unresolved})
-}
-
-func (db *DB) resyncRef(account, id string) *firestore.DocumentRef {
-	return db.accountRef(account).Collection("resyncs").Doc(id)
-}
-
-// Resync returns a resync that was recorded, or false where there is none of that id.
-func (db *DB) Resync(ctx context.Context, account, id string) (mail.Resync, bool, error) {
-	snapshot, err := db.get(ctx, db.resyncRef(account, id))
-	if err != nil || snapshot == nil {
-		return mail.Resync{}, false, err
-	}
-	return decodeResync(snapshot), true, nil
-}
-
-// OpenResyncs returns an account's resyncs that are not done.
-func (db *DB) OpenResyncs(ctx context.Context, account string) ([]mail.Resync, error) {
-	q := db.accountRef(account).Collection("resyncs").Where("state", "in", []string{string(mail.ResyncListing), string(mail.ResyncMending)})
-	snapshots, err := db.query(ctx, q, "open resyncs")
-	resyncs := make([]mail.Resync, len(snapshots))
-	for i, snapshot := range snapshots {
-		resyncs[i] = decodeResync(snapshot)
-	}
-	return resyncs, err
-}
-
-// CreateResync records a resync, unless one of that id is there.
-func (db *DB) CreateResync(ctx context.Context, r mail.Resync) error {
-	f := fields{"state": string(r.State), "reason": r.Reason, "startedAt": r.StartedAt}
-	_, err := db.replace(ctx, db.resyncRef(r.AccountID, r.ID), time.Time{}, nil, f)
-	return err
-}
-
-func decodeResync(snapshot *firestore.DocumentSnapshot) mail.Resync {
-	f := fields(snapshot.Data())
-	return mail.Resync{
-		ID: snapshot.Ref.ID, AccountID: snapshot.Ref.Parent.Parent.ID,
-		State: mail.ResyncState(f.text("state")), Reason: f.text("reason"), Baseline: f.historyID("baseline"),
-		Done: int(f.number("done")), Total: int(f.number("total")), StartedAt: f.moment("startedAt"),
-	}
 }

@@ -100,6 +100,17 @@ func (db *DB) Message(ctx context.Context, account, message string) (mail.Accoun
 // SaveMessage replaces what was read by what it became, body included, in one commit. It returns
 // false where another write came first.
 func (db *DB) SaveMessage(ctx context.Context, account string, read, become mail.Message) (bool, error) {
+	ref := db.messageRef(account, read.ID)
+	if become.Body == nil && !bodyGoes(read, become) {
+		return db.replace(ctx, ref, read.Version, encodeMessage(read), encodeMessage(db.stamped(read, become)))
+	}
+	return db.commit(ctx, func(tx *firestore.Transaction) error {
+		return db.saveInto(tx, ref, read, become)
+	}, "message "+account+"/"+read.ID)
+}
+
+// stamped gives what a message became its moments.
+func (db *DB) stamped(read, become mail.Message) mail.Message {
 	become.UpdatedAt = db.now()
 	switch {
 	case !become.Deleted:
@@ -107,36 +118,45 @@ func (db *DB) SaveMessage(ctx context.Context, account string, read, become mail
 	case !read.Deleted:
 		become.ExpireAt = become.UpdatedAt.Add(keepTombstones)
 	}
-	ref := db.messageRef(account, read.ID)
-	bodyGoes := read.HasContent && !become.HasContent
-	if become.Body == nil && !bodyGoes {
-		return db.replace(ctx, ref, read.Version, encodeMessage(read), encodeMessage(become))
+	return become
+}
+
+// bodyGoes reports whether the body is to be removed with the content.
+func bodyGoes(read, become mail.Message) bool { return read.HasContent && !become.HasContent }
+
+// saveInto adds a message's write, body included, to a commit.
+func (db *DB) saveInto(tx *firestore.Transaction, ref *firestore.DocumentRef, read, become mail.Message) error {
+	before, after := encodeMessage(read), encodeMessage(db.stamped(read, become))
+	var err error
+	if read.Version.IsZero() {
+		err = tx.Create(ref, map[string]any(after))
+	} else {
+		err = tx.Update(ref, before.changes(after), firestore.LastUpdateTime(read.Version))
 	}
-	return db.commit(ctx, func(tx *firestore.Transaction) error {
-		var err error
-		if read.Version.IsZero() {
-			err = tx.Create(ref, map[string]any(encodeMessage(become)))
-		} else {
-			err = tx.Update(ref, encodeMessage(read).changes(encodeMessage(become)), firestore.LastUpdateTime(read.Version))
-		}
-		switch {
-		case err != nil:
-			return err
-		case bodyGoes:
-			return tx.Delete(bodyRef(ref))
-		}
+	switch {
+	case err != nil:
+		return err
+	case bodyGoes(read, become):
+		return tx.Delete(bodyRef(ref))
+	case become.Body != nil:
 		return tx.Set(bodyRef(ref), map[string]any(encodeBody(*become.Body)))
-	}, "message "+account+"/"+read.ID)
+	}
+	return nil
+}
+
+// dropInto adds a message's removal, body included, to a commit.
+func dropInto(tx *firestore.Transaction, ref *firestore.DocumentRef, read mail.Message) error {
+	if err := tx.Delete(ref, firestore.LastUpdateTime(read.Version)); err != nil {
+		return err
+	}
+	return tx.Delete(bodyRef(ref))
 }
 
 // DropMessage removes what was read, body included. It returns false where another write came first.
 func (db *DB) DropMessage(ctx context.Context, account string, read mail.Message) (bool, error) {
 	ref := db.messageRef(account, read.ID)
 	return db.commit(ctx, func(tx *firestore.Transaction) error {
-		if err := tx.Delete(ref, firestore.LastUpdateTime(read.Version)); err != nil {
-			return err
-		}
-		return tx.Delete(bodyRef(ref))
+		return dropInto(tx, ref, read)
 	}, "message "+account+"/"+read.ID)
 }
 

@@ -42,7 +42,7 @@ var (
 		Topic: NotificationsTopic, Subscription: NotificationsTopic + "-ingest", EntryPoint: "Ingest", DeadLetters: true,
 		Delivery: Delivery{Instances: 5, Concurrency: 10, MaxRetries: 3, MinBackoffSeconds: 10, MaxBackoffSeconds: 300, AckDeadlineSeconds: 60, MaxDeliveryAttempts: 100},
 	}
-	resyncRoute = Route{
+	ResyncRoute = Route{
 		Topic: ResyncTopic, Subscription: ResyncTopic + "-work", EntryPoint: "Resync", DeadLetters: true,
 		Delivery: Delivery{Instances: 3, Concurrency: 1, MaxRetries: 5, MinBackoffSeconds: 30, MaxBackoffSeconds: 600, AckDeadlineSeconds: 300, MaxDeliveryAttempts: 100},
 	}
@@ -57,7 +57,7 @@ func (c *Catalogue) Routes() []Route {
 	for _, l := range c.Lanes {
 		routes = append(routes, l.Route())
 	}
-	return append(routes, resyncRoute)
+	return append(routes, ResyncRoute)
 }
 
 // MonitorRoutes returns the ways from each dead-letter topic to the function that keeps the ledger.

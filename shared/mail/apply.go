@@ -80,6 +80,10 @@ func (c Fetched) applyTo(m *Message) {
 			m.setContent(c.Summary, &c.Body)
 		}
 	}
+	// Whatever id it is guarded by, it did what a fetch that was put off is still to do.
+	if !m.Deleted {
+		m.FetchDueAt, m.FetchHistoryID = time.Time{}, 0
+	}
 	m.setThread(c.ThreadID)
 }
 

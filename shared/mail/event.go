@@ -30,11 +30,11 @@ func (e Event) Check() error {
 	for _, part := range []struct{ name, value string }{
 		{"accountId", e.AccountID}, {"messageId", e.MessageID}, {"lane", e.Lane},
 	} {
-		if !plainID(part.value) {
+		if !PlainID(part.value) {
 			return fmt.Errorf("%s must be 1 to 128 letters, digits, - or _", part.name)
 		}
 	}
-	if e.ThreadID != "" && !plainID(e.ThreadID) {
+	if e.ThreadID != "" && !PlainID(e.ThreadID) {
 		return fmt.Errorf("threadId must be at most 128 letters, digits, - or _")
 	}
 	if e.HistoryID == 0 || e.HistoryID > MaxHistoryID {
@@ -43,7 +43,8 @@ func (e Event) Check() error {
 	return nil
 }
 
-func plainID(s string) bool {
+// PlainID reports whether s can be an id: 1 to 128 letters, digits, hyphens and underscores.
+func PlainID(s string) bool {
 	if s == "" || len(s) > 128 {
 		return false
 	}

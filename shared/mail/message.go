@@ -2,6 +2,7 @@ package mail
 
 import (
 	"maps"
+	"slices"
 	"time"
 )
 
@@ -114,11 +115,16 @@ func Differ(read, become Message) bool {
 }
 
 // Defer puts the fetch that an event asks for off to a later moment. Of several events the one with
-// the greatest historyId is kept: its fetch serves them all.
+// the greatest historyId is kept: its fetch serves them all. Nothing is put off where another
+// delivery has meanwhile brought what the event asks for, or has found the message gone.
 func Defer(m Message, e Event, due time.Time) Message {
 	m = m.clone()
 	m.setThread(e.ThreadID)
-	m.FetchDueAt, m.FetchHistoryID = due, max(m.FetchHistoryID, e.HistoryID)
+	fetched := m.Guards[FacetContent] >= e.HistoryID
+	gone := m.Deleted && m.Guards[FacetDeleted] >= e.HistoryID
+	if !fetched && !gone {
+		m.FetchDueAt, m.FetchHistoryID = due, max(m.FetchHistoryID, e.HistoryID)
+	}
 	return m
 }
 
@@ -129,3 +135,9 @@ func Stub(m Message, e Event) Message {
 	m.FetchDueAt, m.FetchHistoryID = time.Time{}, 0
 	return m
 }
+
+// DraftLabel marks a message that is not sent yet, and so not mirrored.
+const DraftLabel = "DRAFT"
+
+// IsDraft reports whether a message with these labels is a draft.
+func IsDraft(labels []string) bool { return slices.Contains(labels, DraftLabel) }
