@@ -18,7 +18,8 @@ import (
 
 func accountCommand(t *tool) *cobra.Command {
 	return group("account", "Link mailboxes and see where they stand",
-		accountAddCommand(t), accountListCommand(t), accountStatusCommand(t))
+		accountAddCommand(t), accountListCommand(t), accountStatusCommand(t),
+		accountResyncCommand(t), accountAuditCommand(t))
 }
 
 // maxToken is the longest refresh token that is read, in bytes; Google's have up to 512.

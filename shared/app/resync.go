@@ -43,3 +43,20 @@ func (a *App) Resyncs(ctx context.Context) (*mailbox.Resyncs, error) {
 	}
 	return mailbox.NewResyncs(db, bus, a.now), nil
 }
+
+// Auditor returns what compares mailboxes with their mirrors.
+func (a *App) Auditor(ctx context.Context) (*mailbox.Auditor, error) {
+	catalogue, err := a.catalogue()
+	if err != nil {
+		return nil, err
+	}
+	db, err := a.DB(ctx)
+	if err != nil {
+		return nil, err
+	}
+	gmail, err := a.Gmail(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return mailbox.NewAuditor(catalogue, gmail, db), nil
+}
