@@ -300,7 +300,7 @@ func TestStatus(t *testing.T) {
 	if s := status(); s.InStepTo != cursor-11 || s.Failures != 1 {
 		t.Errorf("status %+v, want in step to %d", s, cursor-11)
 	}
-	if err := p.DB.CreateResync(t.Context(), mail.Resync{ID: "r", AccountID: id, State: mail.ResyncListing, StartedAt: time.Now()}); err != nil {
+	if _, err := p.DB.SaveResync(t.Context(), mail.Resync{}, mail.Resync{ID: "r", AccountID: id, State: mail.ResyncListing, StartedAt: time.Now()}); err != nil {
 		t.Fatal(err)
 	}
 	if s := status(); s.Resync == nil || *s.Resync != (resyncJSON{"listing", 0, 0}) || s.InStepTo != cursor-11 {

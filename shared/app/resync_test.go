@@ -238,3 +238,42 @@ func TestLiveMailDuringResync(t *testing.T) {
 		}
 	}
 }
+
+// An audit counts what a resync would mend, and changes nothing.
+func TestAuditChangesNothing(t *testing.T) {
+	t.Parallel()
+	y := apptest.New(t, apptest.Options{})
+	box := addMailbox(t, y, "kim@example.com", "refresh")
+	ids := deliverMany(t, box, 30)
+	account := y.LinkAndWatch(box, "refresh")
+	y.Start()
+	askForResync(t, y, account.ID, "first")
+	y.Settle()
+	auditor, err := y.App.Auditor(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d, err := auditor.Audit(t.Context(), account.ID, nil); err != nil || d.Missing+d.Extra+d.Flags["unread"]+d.Flags["trashed"] != 0 {
+		t.Errorf("a true mirror was found to differ: %+v, %v", d, err)
+	}
+	dropped := y.Message(account.ID, ids[0])
+	if ok, err := y.DB.DropMessage(t.Context(), account.ID, dropped); err != nil || !ok {
+		t.Fatal(ok, err)
+	}
+	wrong := y.Message(account.ID, ids[1])
+	become := mail.Apply(wrong, mail.Flag{Field: "unread", Value: false, HistoryID: 1 << 40})
+	if ok, err := y.DB.SaveMessage(t.Context(), account.ID, wrong, become); err != nil || !ok {
+		t.Fatal(ok, err)
+	}
+	y.Gmail.ResetStats()
+	d, err := auditor.Audit(t.Context(), account.ID, nil)
+	if err != nil || d.Missing != 1 || d.Extra != 0 || d.Flags["unread"] != 1 || d.Flags["trashed"] != 0 {
+		t.Errorf("the audit found %+v, %v", d, err)
+	}
+	if n := len(y.Gmail.Calls("messages.get")); n != 0 {
+		t.Errorf("the audit fetched %d messages", n)
+	}
+	if m := y.Message(account.ID, ids[0]); !m.Version.IsZero() {
+		t.Error("the audit changed the mirror")
+	}
+}
