@@ -38,7 +38,7 @@ func (c *Client) classify(err error, notFound fault.Code) error {
 		}
 		return fault.Transient(fault.GmailUnavailable, err)
 	}
-	brief := fmt.Errorf("Gmail answered %d %s", answer.Code, reason(answer))
+	brief := fmt.Errorf("got %d %s from Gmail", answer.Code, reason(answer))
 	switch {
 	case answer.Code == http.StatusNotFound:
 		return fault.Permanent(notFound, brief)

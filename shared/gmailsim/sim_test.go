@@ -237,8 +237,8 @@ func TestSameSeedSameIDs(t *testing.T) {
 		id := must[string](t)(box.Deliver(t.Context(), gmailsim.Mail{}))
 		return fmt.Sprint(id, " ", box.HistoryID())
 	}
-	if run(1) != run(1) || run(1) == run(2) {
-		t.Errorf("%s, %s, %s", run(1), run(1), run(2))
+	if first, again, other := run(1), run(1), run(2); first != again || first == other {
+		t.Errorf("%s, %s, %s", first, again, other)
 	}
 }
 

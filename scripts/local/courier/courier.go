@@ -266,7 +266,9 @@ var once = gax.WithRetry(func() gax.Retryer { return nil })
 // not at all.
 func (c *consumer) pull(ctx context.Context, n int, immediately bool) (int, error) {
 	reply, err := c.courier.subs.Pull(ctx, &pubsubpb.PullRequest{
-		Subscription: c.name, MaxMessages: int32(n), ReturnImmediately: immediately,
+		Subscription: c.name, MaxMessages: int32(n),
+		//lint:ignore SA1019 it is deprecated for its cost on Google Cloud; this is for the emulator alone
+		ReturnImmediately: immediately,
 	}, once)
 	switch {
 	case err == nil:
