@@ -142,19 +142,33 @@ func IsPermanent(err error) bool {
 
 // CodeOf returns the error's cause; of joined errors, the first that is not permanent.
 func CodeOf(err error) Code {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		for _, err := range joined.Unwrap() {
-			if !IsPermanent(err) {
-				return CodeOf(err)
-			}
-		}
-	}
 	var fault *Error
-	switch {
+	switch err = deciding(err); {
 	case errors.As(err, &fault):
 		return fault.Code
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return Timeout
 	}
 	return Unknown
+}
+
+// deciding follows an error through its wrappings to the one of the joined errors that says whether
+// a retry can help.
+func deciding(err error) error {
+	for next := err; next != nil; next = errors.Unwrap(next) {
+		if _, ok := next.(*Error); ok {
+			return err
+		}
+		joined, ok := next.(interface{ Unwrap() []error })
+		if !ok {
+			continue
+		}
+		for _, one := range joined.Unwrap() {
+			if !IsPermanent(one) {
+				return deciding(one)
+			}
+		}
+		return err
+	}
+	return err
 }

@@ -17,7 +17,8 @@ const MaxText = 512
 // that could be base64 or hexadecimal is taken for a key or a token.
 var secrets = sync.OnceValue(func() []redaction {
 	return []redaction{
-		{regexp.MustCompile(`[^\s<>"'(),:;=@]+@[^\s<>"'(),:;=@]+`), "<address>"},
+		{regexp.MustCompile(`(?:"[^"]*"|[^\s<>"'(),:;=@]+)@[^\s<>"'(),:;=@/?]+`), "<address>"},
+		{regexp.MustCompile(`[^\s<>"'(),:;=@/?&%]+%40[^\s<>"'(),:;=@/?&]+`), "<address>"}, // in a URL
 		{regexp.MustCompile(`(?i)\bbearer\s+\S+`), "<token>"},
 		{regexp.MustCompile(`\beyJ[\w-]+\.[\w.-]+`), "<token>"},
 		{regexp.MustCompile(`\bya29\.\S+|\b1//\S+`), "<token>"},
@@ -36,7 +37,7 @@ type redaction struct {
 func Text(err error) string {
 	text := strings.ToValidUTF8(err.Error(), "\uFFFD")
 	text = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
+		if unicode.IsControl(r) || r == '\u2028' || r == '\u2029' {
 			return ' '
 		}
 		return r

@@ -7,12 +7,10 @@
 package lane
 
 import (
-	"bytes"
 	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"regexp"
 	"time"
 )
@@ -110,26 +108,54 @@ func Load() (*Catalogue, error) { return Parse(embedded) }
 // out of range, flags whose lanes disagree, and a catalogue without exactly one lane that fetches;
 // all mistakes are reported together.
 func Parse(data []byte) (*Catalogue, error) {
-	if err := repeatedKeys(json.NewDecoder(bytes.NewReader(data)), "catalogue"); err != nil {
-		return nil, fmt.Errorf("catalogue: %w", err)
+	mistakes, err := checkKeys(data)
+	if err != nil || !json.Valid(data) {
+		return nil, errors.New("catalogue: it is not one JSON object from beginning to end")
 	}
 	var file struct {
-		Lanes []Lane `json:"lanes"`
+		Lanes []json.RawMessage `json:"lanes"`
 	}
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&file); err != nil {
-		return nil, fmt.Errorf("catalogue: %w", err)
+	if err := json.Unmarshal(data, &file); err != nil {
+		return nil, errors.New(`catalogue: write it as {"lanes": [...]}`)
 	}
-	if _, err := dec.Token(); err != io.EOF {
-		return nil, errors.New("catalogue: something follows its closing brace")
+	c := &Catalogue{Lanes: make([]Lane, len(file.Lanes))}
+	var errs []error
+	for i, lane := range file.Lanes {
+		if err := json.Unmarshal(lane, &c.Lanes[i]); err != nil {
+			errs = append(errs, c.refusal(i, typeProblem(err)))
+		}
 	}
-	c := &Catalogue{Lanes: file.Lanes}
-	if err := c.check(); err != nil {
+	for _, m := range mistakes {
+		errs = append(errs, c.refusal(m.lane, m.problem))
+	}
+	if err := errors.Join(append(errs, c.check())...); err != nil {
 		return nil, err
 	}
 	c.index()
 	return c, nil
+}
+
+// refusal names the lane by its key, and one without a key by its place.
+func (c *Catalogue) refusal(lane int, problem string) error {
+	switch {
+	case lane < 0 || lane >= len(c.Lanes):
+		return fmt.Errorf("catalogue: %s", problem)
+	case c.Lanes[lane].Key == "":
+		return fmt.Errorf("catalogue: lane %d of the list: %s", lane+1, problem)
+	}
+	return fmt.Errorf("catalogue: lane %q: %s", c.Lanes[lane].Key, problem)
+}
+
+func typeProblem(err error) string {
+	var wrong *json.UnmarshalTypeError
+	if !errors.As(err, &wrong) {
+		return err.Error()
+	}
+	where := wrong.Field
+	if where == "" {
+		where = "it"
+	}
+	return fmt.Sprintf("%s is a JSON %s; write one that fits %s", where, wrong.Value, wrong.Type)
 }
 
 // Lane returns the lane with that key.
@@ -171,37 +197,37 @@ var (
 
 func (c *Catalogue) check() error {
 	var errs []error
-	refuse := func(l Lane, format string, args ...any) {
-		errs = append(errs, fmt.Errorf("catalogue: lane %q: %s", l.Key, fmt.Sprintf(format, args...)))
-	}
 	keys, entryPoints, fetches := map[string]bool{}, map[string]bool{}, 0
-	for _, l := range c.Lanes {
+	for i, l := range c.Lanes {
+		refuse := func(format string, args ...any) {
+			errs = append(errs, c.refusal(i, fmt.Sprintf(format, args...)))
+		}
 		if !keyForm.MatchString(l.Key) || len(l.Key) > 60 {
-			refuse(l, "key must be lower-case words joined by hyphens, at most 60 characters")
+			refuse("key must be lower-case words joined by hyphens, at most 60 characters")
 		}
 		if keys[l.Key] {
-			refuse(l, "the key is there twice")
+			refuse("the key is there twice")
 		}
 		if !entryPointForm.MatchString(l.EntryPoint) {
-			refuse(l, "entryPoint must be an exported Go name")
+			refuse("entryPoint must be an exported Go name")
 		}
 		if entryPoints[l.EntryPoint] || reservedEntryPoint(l.EntryPoint) {
-			refuse(l, "entryPoint %s is another function's", l.EntryPoint)
+			refuse("entryPoint %s is another function's", l.EntryPoint)
 		}
 		keys[l.Key], entryPoints[l.EntryPoint] = true, true
 		if len(l.Match) == 0 {
-			refuse(l, "match is empty: no event would ever come")
+			refuse("match is empty: no event would ever come")
 		}
 		for _, m := range l.Match {
 			if problem := m.check(); problem != "" {
-				refuse(l, "%s", problem)
+				refuse("%s", problem)
 			}
 		}
 		if problem := l.Effect.check(); problem != "" {
-			refuse(l, "%s", problem)
+			refuse("%s", problem)
 		}
 		for _, problem := range l.Delivery.check() {
-			refuse(l, "%s", problem)
+			refuse("%s", problem)
 		}
 		if l.Effect.Kind == Fetch {
 			fetches++
@@ -209,7 +235,7 @@ func (c *Catalogue) check() error {
 		}
 		if l.Effect.Kind == SetTo && l.Effect.Value != nil {
 			if problem := c.addFlag(l); problem != "" {
-				refuse(l, "%s", problem)
+				refuse("%s", problem)
 			}
 		}
 	}
@@ -298,39 +324,4 @@ func (c *Catalogue) addFlag(l Lane) string {
 		}
 	}
 	return ""
-}
-
-// repeatedKeys refuses an object that has a key twice: encoding/json would take the last silently.
-func repeatedKeys(dec *json.Decoder, where string) error {
-	token, err := dec.Token()
-	if err != nil {
-		return err
-	}
-	switch token {
-	case json.Delim('{'):
-		seen := map[string]bool{}
-		for dec.More() {
-			key, err := dec.Token()
-			if err != nil {
-				return err
-			}
-			name, _ := key.(string)
-			if seen[name] {
-				return fmt.Errorf("%s has the key %q twice", where, name)
-			}
-			seen[name] = true
-			if err := repeatedKeys(dec, where+"."+name); err != nil {
-				return err
-			}
-		}
-		_, err = dec.Token()
-	case json.Delim('['):
-		for i := 0; dec.More(); i++ {
-			if err := repeatedKeys(dec, fmt.Sprintf("%s[%d]", where, i)); err != nil {
-				return err
-			}
-		}
-		_, err = dec.Token()
-	}
-	return err
 }

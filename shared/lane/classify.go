@@ -66,7 +66,7 @@ type place struct {
 
 // NewListing begins a listing.
 func (c *Catalogue) NewListing(account string) *Listing {
-	return &Listing{catalogue: c, account: account, seen: map[laneMessage]place{}}
+	return &Listing{catalogue: c, account: account}
 }
 
 // Page classifies one page. Within a listing an event's key is its lane and message: of two, the
@@ -74,6 +74,9 @@ func (c *Catalogue) NewListing(account string) *Listing {
 // not called back, but only a greater id follows it. The events have no time and no trace yet.
 func (l *Listing) Page(records []Record) []mail.Event {
 	events := make([]mail.Event, 0, len(records))
+	if l.seen == nil {
+		l.seen = make(map[laneMessage]place, len(records))
+	}
 	l.pages++
 	for _, record := range records {
 		for i := range record.Entries {

@@ -5,6 +5,7 @@
 package ledger
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -52,8 +53,8 @@ type Entry struct {
 	Revision      string    // of the function that failed
 	Trace         string
 	Claim         Claim
-	Run           string // the last failed run that was counted
-	Operation     string // the last redrive of which a run failed
+	Run           string // the last failed runs that were counted, the newest last, parted by spaces
+	Operation     string // the last redrive that was recorded, or of which a run failed
 
 	// Version marks what the store read, for a write that checks what it replaces.
 	Version time.Time
@@ -99,10 +100,11 @@ const MaxData = 900_000
 // Failed counts one failed run. On an entry that does not exist yet, e is the zero Entry. A dead
 // entry stays dead, unless it was redriven: then its attempts start at 0 again, once an operation.
 func (e Entry) Failed(f Failure) Entry {
-	if f.Run == e.Run {
+	runs := strings.Fields(e.Run)
+	if slices.Contains(runs, f.Run) {
 		return e
 	}
-	e.Run = f.Run
+	e.Run = strings.Join(append(runs[max(0, len(runs)-keepRuns+1):], f.Run), " ")
 	redriven := e.State == Dead && f.Operation != "" && f.Operation != e.Operation
 	if e.State == "" || e.State == Resolved || redriven {
 		e.Attempts = 0
@@ -127,6 +129,10 @@ func (e Entry) Failed(f Failure) Entry {
 	e.Revision, e.Trace = f.Revision, f.Trace
 	return e
 }
+
+// keepRuns is how many runs an entry remembers: more than can fail between a run's write and the
+// moment at which its writer, who got no reply, writes it again.
+const keepRuns = 20
 
 func (e *Entry) setData(data []byte) {
 	e.Data, e.DataOmitted = data, false
@@ -171,7 +177,7 @@ func (e Entry) ClaimedAfter(t time.Time) bool { return e.Claim.At.After(t) }
 // event may have been handled before this is recorded; then that outcome stands.
 func (e Entry) Redriven() Entry {
 	if e.State == Dead && e.Operation != e.Claim.Operation {
-		e.State, e.Attempts = Redriving, 0
+		e.State, e.Attempts, e.Operation = Redriving, 0, e.Claim.Operation
 	}
 	e.Claim = Claim{}
 	e.Redrives++

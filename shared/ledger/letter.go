@@ -36,6 +36,7 @@ func (e Entry) Letter() map[string]string {
 // Pub/Sub forwarded itself has no autopsy: its handler crashed or was never reached.
 func FromLetter(id, topic, consumer string, subject Subject, data []byte, attributes map[string]string, at time.Time) Entry {
 	e := Entry{ID: id, State: Dead, Consumer: consumer, Topic: topic, Subject: subject, DeadAt: at}
+	e.Operation = attributes[RedriveAttribute] // of what Pub/Sub forwarded after a redrive
 	e.setData(data)
 	e.Attributes = OwnAttributes(attributes)
 	if IsLetter(attributes) {
@@ -59,14 +60,15 @@ func FromLetter(id, topic, consumer string, subject Subject, data []byte, attrib
 const Unanswered fault.Code = "unanswered"
 
 // Received merges a letter into the entry that the ledger has (the zero Entry where it has none).
-// What happened after the letter's last failure is newer than the letter and stays.
+// What happened after the letter's last failure is newer than the letter and stays. While an entry is
+// redriving that is every letter but the one that its own redrive ended in, unanswered.
 func (e Entry) Received(letter Entry) Entry {
 	switch {
 	case e.State == "":
 		return letter
 	case e.State == Resolved && !e.ResolvedAt().Before(letter.LastFailedAt.Truncate(time.Second)):
 		return e
-	case e.State == Redriving:
+	case e.State == Redriving && (letter.Operation == "" || letter.Operation != e.Operation):
 		return e
 	case e.State == Dead:
 		return e
@@ -74,16 +76,20 @@ func (e Entry) Received(letter Entry) Entry {
 		return e // it has been published again, and failed again, since
 	}
 	// A letter that Pub/Sub forwarded knows less than the entry: it adds only that this is the end.
-	if letter.Code == Unanswered && e.Code != "" {
-		letter.Code, letter.Error, letter.Fingerprint = e.Code, e.Error, e.Fingerprint
-		letter.Attempts = max(letter.Attempts, e.Attempts)
-		letter.Revision = e.Revision
-		letter.LastFailedAt = e.LastFailedAt
+	if e.State == Retrying {
+		if letter.Code == Unanswered && e.Code != "" {
+			letter.Code, letter.Error, letter.Fingerprint = e.Code, e.Error, e.Fingerprint
+			letter.Attempts = max(letter.Attempts, e.Attempts)
+			letter.Revision = e.Revision
+			letter.LastFailedAt = e.LastFailedAt
+		}
+		letter.FirstFailedAt = e.FirstFailedAt
+		letter.Trace = e.Trace
 	}
-	letter.FirstFailedAt = e.FirstFailedAt
-	letter.Redrives = e.Redrives
-	letter.Trace = e.Trace
-	letter.Version = e.Version
+	if letter.Operation == "" {
+		letter.Operation = e.Operation
+	}
+	letter.Redrives, letter.Run, letter.Version = e.Redrives, e.Run, e.Version
 	return letter
 }
 
