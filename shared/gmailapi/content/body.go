@@ -155,12 +155,26 @@ func rawData(data string) (raw []byte, whole bool) {
 // readable takes out control characters, except those that lay text out, and byte order marks.
 func readable(s string) string {
 	s = strings.TrimPrefix(s, "\uFEFF")
+	if !mayHoldControl(s) {
+		return s
+	}
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) && r != '\n' && r != '\r' && r != '\t' {
 			return -1
 		}
 		return r
 	}, s)
+}
+
+// mayHoldControl looks at bytes, since most texts have none of these: a control character is below the
+// space, 0x7F, or a rune that begins with 0xC2.
+func mayHoldControl(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' && c != '\n' && c != '\r' && c != '\t' || c == 0x7F || c == 0xC2 {
+			return true
+		}
+	}
+	return false
 }
 
 func (w *walker) attach(p *gmail.MessagePart, kind, name string) {
