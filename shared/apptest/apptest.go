@@ -78,7 +78,7 @@ type Options struct {
 	Catalogue *lane.Catalogue
 	// Env is laid over the environment that the Yard makes.
 	Env map[string]string
-	// Courier changes how messages are delivered. Base and Observe are the Yard's.
+	// Courier changes how messages are delivered. Base is that of Functions unless said, Observe the Yard's.
 	Courier courier.Options
 	// Project is another than one of the test's own.
 	Project string
@@ -94,7 +94,7 @@ func New(t testing.TB, o Options) *Yard {
 	}
 	if y.Catalogue == nil {
 		var err error
-		y.Catalogue, err = lane.Load()
+		y.Catalogue, err = lane.Load(strings.Fields(o.Env["MAILYARD_LANES"])...)
 		y.must(err, "load the catalogue")
 	}
 	client, err := pubsub.NewClient(context.Background(), y.Project)
@@ -102,6 +102,7 @@ func New(t testing.TB, o Options) *Yard {
 	t.Cleanup(func() { client.Close() })
 	y.PubSub = client
 	y.must(provision.Catalogue(t.Context(), client, y.Catalogue), "make the topics")
+	t.Cleanup(y.unsubscribe)
 
 	y.Gmail = gmailsim.New(gmailsim.Config{Publish: y.publishTo, Now: y.Clock.Now})
 	sim := httptest.NewServer(y.Gmail)
@@ -128,12 +129,30 @@ func New(t testing.TB, o Options) *Yard {
 	y.Functions = httptest.NewServer(y.mux(y.App))
 	t.Cleanup(y.Functions.Close)
 
-	o.Courier.Base, o.Courier.Observe = y.Functions.URL, y.observe
+	o.Courier.Observe = y.observe
+	if o.Courier.Base == "" {
+		o.Courier.Base = y.Functions.URL
+	}
 	if o.Courier.RetryScale == 0 {
 		o.Courier.RetryScale = 0.002
 	}
 	y.courier = courier.New(client, append(y.routes(), y.Catalogue.MonitorRoutes()...), o.Courier)
 	return y
+}
+
+// unsubscribe removes the project's subscriptions: each keeps a thread of the emulator busy, and after
+// some hundred projects there is little time left for anything else.
+func (y *Yard) unsubscribe() {
+	ctx := context.Background()
+	for s, err := range y.PubSub.SubscriptionAdminClient.ListSubscriptions(ctx, &pubsubpb.ListSubscriptionsRequest{Project: "projects/" + y.Project}).All() {
+		if err == nil {
+			err = y.PubSub.SubscriptionAdminClient.DeleteSubscription(ctx, &pubsubpb.DeleteSubscriptionRequest{Subscription: s.Name})
+		}
+		if err != nil {
+			y.t.Errorf("remove a subscription: %v", err)
+			return
+		}
+	}
 }
 
 // Instance starts one more instance of every function, as the platform does, and returns its URL.
@@ -345,7 +364,9 @@ func (y *Yard) Pull(subscription string) []*pubsubpb.PubsubMessage {
 	var messages []*pubsubpb.PubsubMessage
 	for {
 		answer, err := y.PubSub.SubscriptionAdminClient.Pull(y.t.Context(), &pubsubpb.PullRequest{
-			Subscription: name, MaxMessages: 1000, ReturnImmediately: true, //nolint:staticcheck // what is there now is what is wanted
+			Subscription: name, MaxMessages: 1000,
+			//lint:ignore SA1019 it is deprecated for its cost on Google Cloud; this is for the emulator alone
+			ReturnImmediately: true,
 		})
 		y.must(err, "pull")
 		if len(answer.ReceivedMessages) == 0 {
