@@ -57,21 +57,26 @@ func (h *Handler) Lane(l lane.Lane) func(context.Context, mail.Event) (mail.Outc
 		return h.fetch
 	case lane.Delete:
 		return h.delete
+	case lane.Labels:
+		return func(ctx context.Context, e mail.Event) (mail.Outcome, error) {
+			return h.state(ctx, e, mail.LabelsChanged{Changes: e.Labels, ThreadID: e.ThreadID})
+		}
 	default:
 		return func(ctx context.Context, e mail.Event) (mail.Outcome, error) {
-			return h.flag(ctx, e, l.Effect.Field, *l.Effect.Value)
+			return h.state(ctx, e, mail.Flag{Field: l.Effect.Field, Value: *l.Effect.Value, HistoryID: e.HistoryID, ThreadID: e.ThreadID})
 		}
 	}
 }
 
-func (h *Handler) flag(ctx context.Context, e mail.Event, field string, value bool) (mail.Outcome, error) {
-	m, outcome, err := h.apply(ctx, e, mail.Flag{Field: field, Value: value, HistoryID: e.HistoryID, ThreadID: e.ThreadID})
+// state makes a change that needs no Gmail call, and asks for the content of what is only a stub.
+func (h *Handler) state(ctx context.Context, e mail.Event, c mail.Change) (mail.Outcome, error) {
+	m, outcome, err := h.apply(ctx, e, c)
 	if err != nil {
 		return "", err
 	}
 	if m.NeedsContent() {
 		ask := e
-		ask.Lane, ask.Time = h.catalogue.FetchLane().Key, h.now()
+		ask.Lane, ask.Time, ask.Labels = h.catalogue.FetchLane().Key, h.now(), nil
 		if err := h.publisher.PublishEvents(ctx, ask); err != nil {
 			return "", fmt.Errorf("ask for the content of %s/%s: %w", e.AccountID, e.MessageID, err)
 		}
@@ -101,6 +106,9 @@ func (h *Handler) apply(ctx context.Context, e mail.Event, c mail.Change) (mail.
 func (h *Handler) save(ctx context.Context, e mail.Event, read mail.Message, become func(mail.Message) mail.Message) (mail.Message, mail.Outcome, error) {
 	for range maxWrites {
 		next := become(read)
+		if !h.catalogue.KeepsLabels() {
+			next = mail.ForgetLabels(next)
+		}
 		if !read.Version.IsZero() && !mail.Differ(read, next) {
 			return read, mail.Unchanged, nil
 		}

@@ -88,6 +88,7 @@ func (h *Handler) fill(ctx context.Context, e mail.Event, read mail.Message, f m
 		HistoryID: mail.FetchGuard(f.HistoryID, e.HistoryID),
 		ThreadID:  f.ThreadID,
 		Flags:     h.catalogue.FlagsOf(f.Labels),
+		Labels:    h.catalogue.LabelsOf(f.Labels),
 		Summary:   f.Summary,
 		Body:      f.Body,
 	}

@@ -10,26 +10,31 @@ import (
 type lists interface {
 	// ListMessages gets a page of ids under a label, all messages for an empty one, newest first.
 	ListMessages(ctx context.Context, account, label, pageToken string) (ids []string, next string, err error)
+	labelLister
 }
 
 // An Auditor makes a resync's comparison and changes nothing: it is how one proves that a mirror is
 // true. What is on its way between mailbox and mirror while it runs counts as a difference.
 type Auditor struct {
-	flags  []lane.FlagRule
-	gmail  lists
-	mirror mirroredMessages
+	catalogue *lane.Catalogue
+	gmail     lists
+	mirror    mirroredMessages
 }
 
 // NewAuditor returns an auditor.
 func NewAuditor(catalogue *lane.Catalogue, gmail lists, mirror mirroredMessages) *Auditor {
-	return &Auditor{catalogue.Flags, gmail, mirror}
+	return &Auditor{catalogue, gmail, mirror}
 }
 
 // Audit counts the differences between a mailbox and its mirror: 5 quota units for every 500 ids listed.
 // progress, if not nil, is told how many ids have been listed so far.
 func (a *Auditor) Audit(ctx context.Context, account string, progress func(listed int)) (Differences, error) {
-	l, listed := newListing(a.flags), 0
-	for _, label := range listedLabels(a.flags) {
+	labels, err := labelsToList(ctx, a.catalogue, a.gmail, account)
+	if err != nil {
+		return Differences{}, err
+	}
+	l, listed := newListing(a.catalogue, labels), 0
+	for _, label := range labels {
 		for token := ""; ; {
 			ids, next, err := a.gmail.ListMessages(ctx, account, label, token)
 			if err != nil {

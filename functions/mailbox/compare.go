@@ -8,8 +8,8 @@ import (
 	"mailyard.internal/mailyard/shared/mail"
 )
 
-// listedLabels are the labels that a comparison lists, the empty one for all messages.
-func listedLabels(flags []lane.FlagRule) []string {
+// flagLabels are the labels that every comparison lists, the empty one for all messages.
+func flagLabels(flags []lane.FlagRule) []string {
 	labels := []string{"", mail.DraftLabel}
 	for _, rule := range flags {
 		if !slices.Contains(labels, rule.Label) {
@@ -19,19 +19,57 @@ func listedLabels(flags []lane.FlagRule) []string {
 	return labels
 }
 
+// labelsToList are those of a mailbox whose mirror keeps what the catalogue says.
+func labelsToList(ctx context.Context, catalogue *lane.Catalogue, gmail labelLister, account string) ([]string, error) {
+	labels := flagLabels(catalogue.Flags)
+	if !catalogue.KeepsLabels() {
+		return labels, nil
+	}
+	all, err := gmail.Labels(ctx, account)
+	if err != nil {
+		return nil, err
+	}
+	for _, label := range all {
+		if !slices.Contains(labels, label.ID) {
+			labels = append(labels, label.ID)
+		}
+	}
+	return labels, nil
+}
+
+// A labelLister knows a mailbox's labels.
+type labelLister interface {
+	// Labels gets every label of the mailbox: 1 quota unit.
+	Labels(ctx context.Context, account string) ([]mail.Label, error)
+}
+
 // A listing is what Gmail listed of a mailbox: every id, and which labels it was listed under. It lags
 // and is no snapshot, so it only nominates.
 type listing struct {
-	flags  []lane.FlagRule
-	newest []string            // ids, newest first, each once
-	under  map[string]labelSet // by id
+	flags      []lane.FlagRule
+	keepLabels bool
+	labels     []string            // those that are listed; a label's place is its bit
+	newest     []string            // ids, newest first, each once
+	under      map[string]labelSet // by id
 }
 
-// A labelSet has a bit for each label of listedLabels.
-type labelSet uint64
+// A labelSet has a bit for each listed label.
+type labelSet []uint64
 
-func newListing(flags []lane.FlagRule) *listing {
-	return &listing{flags: flags, under: map[string]labelSet{}}
+func (s labelSet) has(bit int) bool {
+	return bit >= 0 && bit/64 < len(s) && s[bit/64]&(1<<(bit%64)) != 0
+}
+
+func (s labelSet) with(bit int) labelSet {
+	for bit/64 >= len(s) {
+		s = append(s, 0)
+	}
+	s[bit/64] |= 1 << (bit % 64)
+	return s
+}
+
+func newListing(catalogue *lane.Catalogue, labels []string) *listing {
+	return &listing{flags: catalogue.Flags, keepLabels: catalogue.KeepsLabels(), labels: labels, under: map[string]labelSet{}}
 }
 
 // add takes in ids that were listed under a label.
@@ -42,32 +80,41 @@ func (l *listing) add(label string, ids []string) {
 		if !known {
 			l.newest = append(l.newest, id)
 		}
-		l.under[id] = set | bit
+		l.under[id] = set.with(bit)
 	}
 }
 
-func (l *listing) bit(label string) labelSet {
-	return 1 << slices.Index(listedLabels(l.flags), label)
-}
+func (l *listing) bit(label string) int { return slices.Index(l.labels, label) }
+
+// isDraft reports whether the message was listed as a draft.
+func (l *listing) isDraft(set labelSet) bool { return set.has(l.bit(mail.DraftLabel)) }
 
 // messages counts what was listed, without drafts.
 func (l *listing) messages() int {
 	n := 0
 	for _, set := range l.under {
-		if set&l.bit(mail.DraftLabel) == 0 {
+		if !l.isDraft(set) {
 			n++
 		}
 	}
 	return n
 }
 
-// flagsOf gives every flag's value by the labels that a message was listed under.
-func (l *listing) flagsOf(set labelSet) map[string]bool {
-	flags := make(map[string]bool, len(l.flags))
+// nomination says of a listed message what the listing says of it.
+func (l *listing) nomination(id string, set labelSet) mail.Nomination {
+	n := mail.Nomination{MessageID: id, Listed: make(map[string]bool, len(l.flags))}
 	for _, rule := range l.flags {
-		flags[rule.Field] = (set&l.bit(rule.Label) != 0) == rule.Carried
+		n.Listed[rule.Field] = set.has(l.bit(rule.Label)) == rule.Carried
 	}
-	return flags
+	if l.keepLabels {
+		n.Labels = []string{}
+		for bit, label := range l.labels {
+			if label != "" && set.has(bit) {
+				n.Labels = append(n.Labels, label)
+			}
+		}
+	}
+	return n
 }
 
 // Differences are what a comparison found, counted.
@@ -77,12 +124,15 @@ type Differences struct {
 	Flags   map[string]int // by field
 }
 
-// A mirrored message is what a comparison needs to know of it.
+// mirroredMessages reads a mirror.
 type mirroredMessages interface {
 	// EachMessage calls visit for every message of an account, tombstones among them, in the order of
-	// their ids. Of each it reads only what a comparison needs: id, hasContent, deleted and flags.
+	// their ids. Of each it reads only what a comparison needs: id, hasContent, deleted, flags, labels.
 	EachMessage(ctx context.Context, account string, flags []lane.FlagRule, visit func(mail.Message)) error
 }
+
+// labelsField is where a difference of labels is counted.
+const labelsField = "labelIds"
 
 // compare nominates: what was listed newest first, then what was not.
 func (l *listing) compare(ctx context.Context, mirror mirroredMessages, account string) ([]mail.Nomination, Differences, error) {
@@ -90,30 +140,33 @@ func (l *listing) compare(ctx context.Context, mirror mirroredMessages, account 
 	for _, rule := range l.flags {
 		differences.Flags[rule.Field] = 0
 	}
+	if l.keepLabels {
+		differences.Flags[labelsField] = 0
+	}
 	nominated := map[string]mail.Nomination{}
 	seen := make(map[string]bool, len(l.under))
 	var extra []mail.Nomination
 	err := mirror.EachMessage(ctx, account, l.flags, func(m mail.Message) {
 		set, listed := l.under[m.ID]
 		seen[m.ID] = listed
-		isDraft := set&l.bit(mail.DraftLabel) != 0
-		switch n := (mail.Nomination{MessageID: m.ID, Listed: l.flagsOf(set)}); {
+		isDraft := l.isDraft(set)
+		switch {
 		case isDraft && !m.NeedsContent(), !listed && m.Deleted:
 		case !listed, isDraft:
-			n.Why, n.Listed = mail.Extra, nil
 			differences.Extra++
-			extra = append(extra, n)
+			extra = append(extra, mail.Nomination{MessageID: m.ID, Why: mail.Extra})
 		case !m.HasContent:
+			n := l.nomination(m.ID, set)
 			n.Why = mail.Missing
 			nominated[m.ID] = n
 		default:
-			for field, value := range n.Listed {
-				if m.Flags[field] != value {
-					n.Why = mail.Flagged
-					differences.Flags[field]++
-				}
+			n := l.nomination(m.ID, set)
+			wrong := n.Wrong(m)
+			for _, field := range wrong {
+				differences.Flags[field]++
 			}
-			if n.Why != "" {
+			if len(wrong) > 0 {
+				n.Why = mail.Flagged
 				nominated[m.ID] = n
 			}
 		}
@@ -124,8 +177,9 @@ func (l *listing) compare(ctx context.Context, mirror mirroredMessages, account 
 	nominations := make([]mail.Nomination, 0, len(nominated)+len(extra))
 	for _, id := range l.newest {
 		n, ok := nominated[id]
-		if !ok && !seen[id] && l.under[id]&l.bit(mail.DraftLabel) == 0 {
-			n, ok = mail.Nomination{MessageID: id, Why: mail.Missing, Listed: l.flagsOf(l.under[id])}, true
+		if set := l.under[id]; !ok && !seen[id] && !l.isDraft(set) {
+			n, ok = l.nomination(id, set), true
+			n.Why = mail.Missing
 		}
 		if !ok {
 			continue

@@ -18,6 +18,7 @@ type importer interface {
 	// ListMessages gets a page of ids under a label, all messages for an empty one, newest first.
 	ListMessages(ctx context.Context, account, label, pageToken string) (ids []string, next string, err error)
 	FetchMessage(ctx context.Context, account, message string) (mail.Fetch, error)
+	labelLister
 }
 
 // work keeps what a resync has listed and nominated, between its steps.
@@ -227,7 +228,7 @@ func (s *Resyncer) step(ctx context.Context, r mail.Resync) (mail.Resync, error)
 	switch {
 	case r.Baseline == 0:
 		return s.begin(ctx, r)
-	case r.State == mail.ResyncListing && r.LabelsListed < len(listedLabels(s.Catalogue.Flags)):
+	case r.State == mail.ResyncListing && r.LabelsListed < len(r.Labels):
 		return s.list(ctx, r)
 	case r.State == mail.ResyncListing:
 		return s.compare(ctx, r)
@@ -255,7 +256,11 @@ func (s *Resyncer) begin(ctx context.Context, r mail.Resync) (mail.Resync, error
 			return r, err
 		}
 	}
-	r, err = s.save(ctx, r, func(r *mail.Resync) { r.Baseline = baseline })
+	labels, err := labelsToList(ctx, s.Catalogue, s.Gmail, r.AccountID)
+	if err != nil {
+		return r, err
+	}
+	r, err = s.save(ctx, r, func(r *mail.Resync) { r.Baseline, r.Labels = baseline, labels })
 	if err != nil || !expired {
 		return r, err
 	}
@@ -268,7 +273,7 @@ func (s *Resyncer) begin(ctx context.Context, r mail.Resync) (mail.Resync, error
 
 // list keeps the next pages of the current label.
 func (s *Resyncer) list(ctx context.Context, r mail.Resync) (mail.Resync, error) {
-	label := listedLabels(s.Catalogue.Flags)[r.LabelsListed]
+	label := r.Labels[r.LabelsListed]
 	var ids []string
 	token := r.PageToken
 	for range partPages {
@@ -295,7 +300,7 @@ func (s *Resyncer) list(ctx context.Context, r mail.Resync) (mail.Resync, error)
 
 // compare nominates what may be wrong.
 func (s *Resyncer) compare(ctx context.Context, r mail.Resync) (mail.Resync, error) {
-	l := newListing(s.Catalogue.Flags)
+	l := newListing(s.Catalogue, r.Labels)
 	if err := s.Work.EachListed(ctx, r, l.add); err != nil {
 		return r, err
 	}
@@ -398,7 +403,8 @@ func (s *Resyncer) decide(ctx context.Context, r mail.Resync, n mail.Nomination)
 	}
 	change := mail.Fetched{
 		HistoryID: mail.FetchGuard(fetched.HistoryID, r.Baseline), ThreadID: fetched.ThreadID,
-		Flags: s.Catalogue.FlagsOf(fetched.Labels), Summary: fetched.Summary, Body: fetched.Body,
+		Flags: s.Catalogue.FlagsOf(fetched.Labels), Labels: s.Catalogue.LabelsOf(fetched.Labels),
+		Summary: fetched.Summary, Body: fetched.Body,
 	}
 	return func(m mail.Message) *mail.Message { return unlessSame(m, mail.Apply(m, change)) }, nil
 }

@@ -41,7 +41,8 @@ type App struct {
 	config func() (config.Config, error)
 	grpc   []grpc.DialOption
 
-	catalogue func() (*lane.Catalogue, error)
+	all       func() (*lane.Catalogue, error) // with every optional lane
+	catalogue func() (*lane.Catalogue, error) // with those that are on
 	db        opener[*firestoredb.DB]
 	bus       opener[*pubsubbus.Bus]
 	gmail     opener[*gmailapi.Client]
@@ -56,7 +57,7 @@ func WithClock(now func() time.Time) Option { return func(a *App) { a.now = now 
 
 // WithCatalogue gives the App another catalogue than the program's own.
 func WithCatalogue(c *lane.Catalogue) Option {
-	return func(a *App) { a.catalogue = func() (*lane.Catalogue, error) { return c, nil } }
+	return func(a *App) { a.all = func() (*lane.Catalogue, error) { return c, nil } }
 }
 
 // WithGRPC adds options to the connections to Firestore and Pub/Sub, for who wants to count or to
@@ -68,15 +69,32 @@ func WithGRPC(options ...grpc.DialOption) Option {
 // New returns an App that reads its environment through lookup and logs to log.
 func New(lookup config.Lookup, log io.Writer, options ...Option) *App {
 	a := &App{
-		log:       gcplog.New(log),
-		now:       time.Now,
-		config:    sync.OnceValues(func() (config.Config, error) { return config.Load(lookup) }),
-		catalogue: sync.OnceValues(lane.Load),
+		log:    gcplog.New(log),
+		now:    time.Now,
+		config: sync.OnceValues(func() (config.Config, error) { return config.Load(lookup) }),
+		all:    sync.OnceValues(lane.All),
 	}
 	for _, option := range options {
 		option(a)
 	}
+	a.catalogue = sync.OnceValues(a.lanesThatAreOn)
 	return a
+}
+
+func (a *App) lanesThatAreOn() (*lane.Catalogue, error) {
+	all, err := a.all()
+	if err != nil {
+		return nil, err
+	}
+	c, err := a.config()
+	if err != nil {
+		return nil, err
+	}
+	selected, err := all.Select(c.Lanes)
+	if err != nil {
+		return nil, fmt.Errorf("MAILYARD_LANES: %w", err)
+	}
+	return selected, nil
 }
 
 // An EntryPoint is one HTTP function.
@@ -85,9 +103,10 @@ type EntryPoint struct {
 	Handler http.HandlerFunc
 }
 
-// EntryPoints returns every function, those of the lanes as the catalogue has them.
+// EntryPoints returns every function, those of the lanes as the catalogue has them, the optional ones
+// among them.
 func (a *App) EntryPoints() ([]EntryPoint, error) {
-	catalogue, err := a.catalogue()
+	catalogue, err := a.all()
 	if err != nil {
 		return nil, err
 	}

@@ -41,6 +41,8 @@ type Config struct {
 	PushServiceAccount string   // MAILYARD_PUSH_SERVICE_ACCOUNT
 	OIDCCertsURL       string   // MAILYARD_OIDC_CERTS_URL
 
+	// Lanes are the optional lanes that are on: MAILYARD_LANES, their keys parted by commas.
+	Lanes []string
 	// KeepBodies is false where MAILYARD_CONTENT is "headers".
 	KeepBodies bool
 	// Revision is K_REVISION, by which Cloud Run names what is running; "local" elsewhere.
@@ -67,6 +69,7 @@ func Load(lookup Lookup) (Config, error) {
 		PushAudience:       r.text("MAILYARD_PUSH_AUDIENCE", ""),
 		PushServiceAccount: r.text("MAILYARD_PUSH_SERVICE_ACCOUNT", ""),
 		OIDCCertsURL:       r.url("MAILYARD_OIDC_CERTS_URL", "https://www.googleapis.com/oauth2/v3/certs"),
+		Lanes:              r.list("MAILYARD_LANES"),
 		KeepBodies:         r.oneOf("MAILYARD_CONTENT", "full", "headers") == "full",
 		Revision:           r.text("K_REVISION", "local"),
 	}
@@ -120,6 +123,11 @@ func (r *reader) text(name, otherwise string) string {
 		return strings.TrimSpace(value)
 	}
 	return otherwise
+}
+
+// list reads words that are parted by commas.
+func (r *reader) list(name string) []string {
+	return strings.FieldsFunc(r.text(name, ""), func(c rune) bool { return c == ',' || c == ' ' })
 }
 
 func (r *reader) url(name, otherwise string) string {

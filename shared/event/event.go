@@ -43,6 +43,14 @@ type data struct {
 	ThreadID  string `json:"threadId"`
 	Lane      string `json:"lane"`
 	HistoryID string `json:"historyId"`
+	// Labels are on a lane that keeps labels alone.
+	Labels []label `json:"labels,omitempty"`
+}
+
+type label struct {
+	ID        string `json:"id"`
+	Carried   bool   `json:"carried"`
+	HistoryID string `json:"historyId"`
 }
 
 // Encode gives a Pub/Sub message's data and attributes. It fails for an event that [mail.Event.Check]
@@ -51,7 +59,11 @@ func Encode(e mail.Event) ([]byte, map[string]string, error) {
 	if err := e.Check(); err != nil {
 		return nil, nil, fmt.Errorf("encode event %s: %w", e.ID(), err)
 	}
-	body, err := json.Marshal(data{e.AccountID, e.MessageID, e.ThreadID, e.Lane, e.HistoryID.String()})
+	d := data{e.AccountID, e.MessageID, e.ThreadID, e.Lane, e.HistoryID.String(), nil}
+	for _, c := range e.Labels {
+		d.Labels = append(d.Labels, label{c.Label, c.Carried, c.HistoryID.String()})
+	}
+	body, err := json.Marshal(d)
 	if err != nil {
 		return nil, nil, fmt.Errorf("encode event %s: %w", e.ID(), err)
 	}
@@ -94,6 +106,13 @@ func Decode(lane string, body []byte, attributes map[string]string) (mail.Event,
 	e := mail.Event{
 		AccountID: d.AccountID, MessageID: d.MessageID, ThreadID: d.ThreadID, Lane: d.Lane, HistoryID: id,
 		Time: wire.Time(), Traceparent: attributes[TraceparentAttribute],
+	}
+	for _, l := range d.Labels {
+		at, err := mail.ParseHistoryID(l.HistoryID)
+		if err != nil {
+			return mail.Event{}, err
+		}
+		e.Labels = append(e.Labels, mail.LabelChange{Label: l.ID, Carried: l.Carried, HistoryID: at})
 	}
 	if err := e.Check(); err != nil {
 		return mail.Event{}, err

@@ -2,6 +2,8 @@ package firestoredb
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"cloud.google.com/go/firestore"
@@ -31,6 +33,9 @@ func encodeMessage(m mail.Message) fields {
 	}
 	for field, value := range m.Flags {
 		f[field] = value
+	}
+	if m.KeepsLabels() {
+		f["labelIds"] = list(slices.Sorted(maps.Keys(m.Labels)))
 	}
 	guards := map[string]any{}
 	for facet, id := range m.Guards {
@@ -75,6 +80,12 @@ func decodeMessage(snapshot *firestore.DocumentSnapshot) mail.Message {
 		if value, ok := f[facet].(bool); ok {
 			m.Flags[facet] = value
 		}
+	}
+	for _, label := range f.texts("labelIds") {
+		if m.Labels == nil {
+			m.Labels = map[string]bool{}
+		}
+		m.Labels[label] = true
 	}
 	m.FetchDueAt, m.FetchHistoryID = f.moment("fetchDueAt"), f.historyID("fetchHistoryId")
 	m.UpdatedAt, m.ExpireAt = f.moment("updatedAt"), f.moment("expireAt")

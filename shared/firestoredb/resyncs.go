@@ -34,6 +34,7 @@ func encodeResync(r mail.Resync) fields {
 	f.set("baseline", int64(r.Baseline))
 	f.set("startedAt", r.StartedAt)
 	f.set("finishedAt", r.FinishedAt)
+	f.set("labels", list(r.Labels))
 	f.set("labelsListed", int64(r.LabelsListed))
 	f.set("pageToken", r.PageToken)
 	f.set("parts", int64(r.Parts))
@@ -56,7 +57,7 @@ func decodeResync(snapshot *firestore.DocumentSnapshot) mail.Resync {
 		Done: int(f.number("done")), Total: int(f.number("total")),
 		Missing: int(f.number("missing")), Extra: int(f.number("extra")), Flags: flags,
 		StartedAt: f.moment("startedAt"), FinishedAt: f.moment("finishedAt"),
-		LabelsListed: int(f.number("labelsListed")), PageToken: f.text("pageToken"), Parts: int(f.number("parts")),
+		Labels: f.texts("labels"), LabelsListed: int(f.number("labelsListed")), PageToken: f.text("pageToken"), Parts: int(f.number("parts")),
 		Chunks: int(f.number("chunks")), Chunk: int(f.number("chunk")),
 		Claim: f.text("claim"), DueAt: f.moment("dueAt"), Version: snapshot.UpdateTime,
 	}
@@ -146,6 +147,9 @@ func (db *DB) SaveNominations(ctx context.Context, r mail.Resync, chunk int, nom
 			listed[field] = value
 		}
 		items[i] = map[string]any{"message": n.MessageID, "why": string(n.Why), "listed": listed}
+		if n.Labels != nil {
+			items[i].(map[string]any)["labels"] = list(n.Labels)
+		}
 	}
 	return db.put(ctx, db.chunkRef(r, chunk), fields{"nominations": items, "mended": int64(0)})
 }
@@ -168,6 +172,9 @@ func (db *DB) Nominations(ctx context.Context, r mail.Resync, chunk int) ([]mail
 		nominations[i] = mail.Nomination{MessageID: n.text("message"), Why: mail.Why(n.text("why")), Listed: map[string]bool{}}
 		for field := range n.group("listed") {
 			nominations[i].Listed[field] = n.group("listed").flag(field)
+		}
+		if _, kept := n["labels"]; kept {
+			nominations[i].Labels = append([]string{}, n.texts("labels")...)
 		}
 	}
 	return nominations, int(f.number("mended")), nil
@@ -232,9 +239,9 @@ func (db *DB) remove(ctx context.Context, ref *firestore.DocumentRef) error {
 const messagesPage = 1000
 
 // EachMessage calls visit for every message of an account, tombstones among them, in the order of their
-// ids. Of each it reads only what a comparison needs: id, hasContent, deleted and flags.
+// ids. Of each it reads only what a comparison needs: id, hasContent, deleted, flags and labels.
 func (db *DB) EachMessage(ctx context.Context, account string, flags []lane.FlagRule, visit func(mail.Message)) error {
-	paths := []string{"hasContent", "deleted"}
+	paths := []string{"hasContent", "deleted", "labelIds"}
 	for _, rule := range flags {
 		paths = append(paths, rule.Field)
 	}
@@ -251,6 +258,10 @@ func (db *DB) EachMessage(ctx context.Context, account string, flags []lane.Flag
 				if value, ok := f[rule.Field].(bool); ok {
 					m.Flags[rule.Field] = value
 				}
+			}
+			m.Labels = map[string]bool{}
+			for _, label := range f.texts("labelIds") {
+				m.Labels[label] = true
 			}
 			visit(m)
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"mailyard.internal/mailyard/shared/fault"
+	"mailyard.internal/mailyard/shared/mail"
 )
 
 // ListMessages gets one page, of 500 ids at most, of the messages that carry a label, all messages for
@@ -29,4 +30,20 @@ func (c *Client) ListMessages(ctx context.Context, account, label, pageToken str
 		}
 	}
 	return ids, answer.NextPageToken, nil
+}
+
+// Labels gets every label of the mailbox, Gmail's own and the user's: 1 quota unit.
+func (c *Client) Labels(ctx context.Context, account string) ([]mail.Label, error) {
+	call := c.service.Users.Labels.List(me)
+	answer, err := do(ctx, c, account, fault.NotPermitted, call.Context, call.Do)
+	if err != nil {
+		return nil, fmt.Errorf("labels.list of account %s: %w", account, err)
+	}
+	var labels []mail.Label
+	for _, l := range answer.Labels {
+		if l != nil && l.Id != "" {
+			labels = append(labels, mail.Label{ID: l.Id, Name: l.Name})
+		}
+	}
+	return labels, nil
 }

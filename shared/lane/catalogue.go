@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"time"
 )
 
@@ -25,12 +26,14 @@ type Lane struct {
 	Match      []Match  `json:"match"`      // any of them makes an event
 	Effect     Effect   `json:"effect"`
 	Delivery   Delivery `json:"delivery"`
+	// Optional lanes are off unless they are named: see [Catalogue.Select].
+	Optional bool `json:"optional,omitempty"`
 }
 
 // A Match describes the entries of history records that a lane reacts to.
 type Match struct {
 	History     List   `json:"history"`
-	Label       string `json:"label,omitempty"`       // the label that was added or removed
+	Label       string `json:"label,omitempty"`       // the label that was added or removed; any for the effect labels
 	UnlessLabel string `json:"unlessLabel,omitempty"` // a label that the message must not carry
 }
 
@@ -60,6 +63,7 @@ const (
 	Fetch  EffectKind = "fetch"  // fetch the message; set content and every flag
 	SetTo  EffectKind = "flag"   // set one flag
 	Delete EffectKind = "delete" // make a tombstone
+	Labels EffectKind = "labels" // keep every label the message carries
 )
 
 // Delivery says how a lane's events reach its function. The bounds are Pub/Sub's and Cloud Run's.
@@ -101,8 +105,17 @@ type Catalogue struct {
 	fetch    Lane
 }
 
-// Load reads the catalogue that is part of the program.
-func Load() (*Catalogue, error) { return Parse(embedded) }
+// Load reads the catalogue that is part of the program, with those optional lanes on that are named.
+func Load(optional ...string) (*Catalogue, error) {
+	c, err := All()
+	if err != nil {
+		return nil, err
+	}
+	return c.Select(optional)
+}
+
+// All reads the catalogue that is part of the program, with every optional lane on.
+func All() (*Catalogue, error) { return Parse(embedded) }
 
 // Parse reads a catalogue. It refuses unknown and repeated keys, unknown effects, delivery values
 // out of range, flags whose lanes disagree, and a catalogue without exactly one lane that fetches;
@@ -168,6 +181,40 @@ func (c *Catalogue) Lane(key string) (Lane, bool) {
 	return Lane{}, false
 }
 
+// LabelsOf gives a fetched message's labels to be kept: nil where no lane keeps labels, and never nil
+// where one does.
+func (c *Catalogue) LabelsOf(labels []string) []string {
+	if !c.KeepsLabels() {
+		return nil
+	}
+	return append([]string{}, labels...)
+}
+
+// Select returns the catalogue with its optional lanes off, but for those named. It refuses a name that
+// is not an optional lane's key.
+func (c *Catalogue) Select(optional []string) (*Catalogue, error) {
+	selected := &Catalogue{Flags: c.Flags, fetch: c.fetch}
+	known := map[string]bool{}
+	for _, l := range c.Lanes {
+		known[l.Key] = l.Optional
+		if !l.Optional || slices.Contains(optional, l.Key) {
+			selected.Lanes = append(selected.Lanes, l)
+		}
+	}
+	for _, key := range optional {
+		if !known[key] {
+			return nil, fmt.Errorf("%q is not an optional lane of the catalogue", key)
+		}
+	}
+	selected.index()
+	return selected, nil
+}
+
+// KeepsLabels reports whether a lane keeps every label that a message carries.
+func (c *Catalogue) KeepsLabels() bool {
+	return slices.ContainsFunc(c.Lanes, func(l Lane) bool { return l.Effect.Kind == Labels })
+}
+
 // FetchLane returns the lane that brings content, on which a stub's content is asked for.
 func (c *Catalogue) FetchLane() Lane { return c.fetch }
 
@@ -191,7 +238,7 @@ var (
 		"threadId": true, "from": true, "to": true, "cc": true, "subject": true, "snippet": true,
 		"date": true, "sizeEstimate": true, "hasContent": true, "content": true, "deleted": true,
 		"guards": true, "fetchDueAt": true, "fetchHistoryId": true, "updatedAt": true,
-		"expireAt": true, "labelIds": true,
+		"expireAt": true, "labelIds": true, "labels": true,
 	}
 )
 
@@ -219,7 +266,7 @@ func (c *Catalogue) check() error {
 			refuse("match is empty: no event would ever come")
 		}
 		for _, m := range l.Match {
-			if problem := m.check(); problem != "" {
+			if problem := m.check(l.Effect.Kind); problem != "" {
 				refuse("%s", problem)
 			}
 		}
@@ -233,6 +280,9 @@ func (c *Catalogue) check() error {
 			fetches++
 			c.fetch = l
 		}
+		if l.Optional && l.Effect.Kind != Labels {
+			refuse("only a lane with the effect labels can be optional: others' lanes and flags hang together")
+		}
 		if l.Effect.Kind == SetTo && l.Effect.Value != nil {
 			if problem := c.addFlag(l); problem != "" {
 				refuse("%s", problem)
@@ -245,14 +295,18 @@ func (c *Catalogue) check() error {
 	return errors.Join(errs...)
 }
 
-func (m Match) check() string {
+func (m Match) check(effect EffectKind) string {
+	ofLabels := m.History == LabelsAdded || m.History == LabelsRemoved
+	if effect == Labels && (!ofLabels || m.Label != "") {
+		return "effect labels takes every label: match labelsAdded and labelsRemoved, without a label"
+	}
 	switch m.History {
 	case MessagesAdded, MessagesDeleted:
 		if m.Label != "" {
 			return fmt.Sprintf("a match on %s takes unlessLabel, but no label", m.History)
 		}
 	case LabelsAdded, LabelsRemoved:
-		if m.Label == "" {
+		if m.Label == "" && effect != Labels {
 			return fmt.Sprintf("a match on %s needs the label", m.History)
 		}
 	default:
@@ -263,7 +317,7 @@ func (m Match) check() string {
 
 func (e Effect) check() string {
 	switch e.Kind {
-	case Fetch, Delete:
+	case Fetch, Delete, Labels:
 		if e.Field != "" || e.Value != nil {
 			return fmt.Sprintf("effect %s takes no field and no value", e.Kind)
 		}
@@ -275,7 +329,7 @@ func (e Effect) check() string {
 			return fmt.Sprintf("effect flag needs a field of its own in lower camel case, not %q", e.Field)
 		}
 	default:
-		return fmt.Sprintf("effect %q is none of fetch, flag, delete", e.Kind)
+		return fmt.Sprintf("effect %q is none of fetch, flag, delete, labels", e.Kind)
 	}
 	return ""
 }

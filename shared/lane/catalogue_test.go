@@ -163,6 +163,9 @@ func withLanes(t *testing.T, more ...string) *lane.Catalogue {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if c, err = c.Select(nil); err != nil {
+		t.Fatal(err)
+	}
 	return c
 }
 

@@ -98,11 +98,18 @@ func (l *Listing) Page(records []Record) []mail.Event {
 func (l *Listing) add(events []mail.Event, lane int, id mail.HistoryID, entry *Entry) []mail.Event {
 	key := laneMessage{lane, entry.MessageID}
 	first, known := l.seen[key]
+	if known && first.page == l.pages && id == first.id {
+		e := &events[first.index] // another list of the same record
+		e.Labels = append(e.Labels, l.labels(lane, id, entry)...)
+		return events
+	}
 	if known && id <= first.id {
 		return events
 	}
 	if known && first.page == l.pages {
-		events[first.index].HistoryID = id
+		e := &events[first.index]
+		e.HistoryID = id
+		e.Labels = append(e.Labels, l.labels(lane, id, entry)...)
 		first.id = id
 		l.seen[key] = first
 		return events
@@ -114,7 +121,21 @@ func (l *Listing) add(events []mail.Event, lane int, id mail.HistoryID, entry *E
 		ThreadID:  entry.ThreadID,
 		Lane:      l.catalogue.Lanes[lane].Key,
 		HistoryID: id,
+		Labels:    l.labels(lane, id, entry),
 	})
+}
+
+// labels are what an event of a lane that keeps labels says of each. The events of one message become
+// one, so each label keeps its own record's id.
+func (l *Listing) labels(lane int, id mail.HistoryID, entry *Entry) []mail.LabelChange {
+	if l.catalogue.Lanes[lane].Effect.Kind != Labels {
+		return nil
+	}
+	changes := make([]mail.LabelChange, len(entry.Labels))
+	for i, label := range entry.Labels {
+		changes[i] = mail.LabelChange{Label: label, Carried: entry.List == LabelsAdded, HistoryID: id}
+	}
+	return changes
 }
 
 func carries(labels []string, label string) bool { return slices.Contains(labels, label) }

@@ -15,6 +15,7 @@ type keys map[string]keys
 var catalogueKeys = keys{"lanes": {
 	"key":        nil,
 	"entryPoint": nil,
+	"optional":   nil,
 	"match":      {"history": nil, "label": nil, "unlessLabel": nil},
 	"effect":     {"kind": nil, "field": nil, "value": nil},
 	"delivery": {

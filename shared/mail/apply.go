@@ -47,8 +47,10 @@ type Fetched struct {
 	HistoryID HistoryID
 	ThreadID  string
 	Flags     map[string]bool
-	Summary   Summary
-	Body      Body
+	// Labels are all that the message carries, where the catalogue keeps them; nil where not.
+	Labels  []string
+	Summary Summary
+	Body    Body
 }
 
 // FetchGuard is the historyId that a fetch may be guarded by: the smaller of the message's own and
@@ -67,6 +69,9 @@ func (c Fetched) applyTo(m *Message) {
 			m.Flags[field] = value
 			m.Guards[field] = c.HistoryID
 		}
+	}
+	if c.Labels != nil {
+		m.setLabels(c.Labels, c.HistoryID)
 	}
 	// Gmail never brings an id back: a message that was seen had not been deleted by then. So at a
 	// tie a deletion that was only concluded (the fetch of the same event found nothing) gives way.

@@ -3,6 +3,7 @@ package mail
 import (
 	"fmt"
 	"time"
+	"unicode/utf8"
 )
 
 // An Event says that one message changed in one way. It is what travels on a lane.
@@ -13,10 +14,20 @@ type Event struct {
 	Lane      string    // the lane's key in the catalogue
 	HistoryID HistoryID // of the history record it came from
 
+	// Labels are what an event of a lane that keeps labels says of each; no other lane's has any.
+	Labels []LabelChange
+
 	// Time is when the change was listed; the fetch lane judges by it whether a 404 may be early.
 	Time time.Time
 	// Traceparent is the W3C trace context of the push that brought the change, or empty.
 	Traceparent string
+}
+
+// A LabelChange says that a label was added to a message, or removed.
+type LabelChange struct {
+	Label     string
+	Carried   bool
+	HistoryID HistoryID // of the record that says so
 }
 
 // ID names the event: the same change always has the same id, and a person can read it. It is a
@@ -40,8 +51,16 @@ func (e Event) Check() error {
 	if e.HistoryID == 0 || e.HistoryID > MaxHistoryID {
 		return fmt.Errorf("historyId must be between 1 and %d", MaxHistoryID)
 	}
+	for _, c := range e.Labels {
+		if c.Label == "" || len(c.Label) > maxLabel || !utf8.ValidString(c.Label) || c.HistoryID == 0 || c.HistoryID > e.HistoryID {
+			return fmt.Errorf("each label needs an id of 1 to %d bytes, and a historyId up to the event's", maxLabel)
+		}
+	}
 	return nil
 }
+
+// maxLabel is how long a label's id may be, in bytes. Gmail's are words, or Label_ and a number.
+const maxLabel = 200
 
 // PlainID reports whether s can be an id: 1 to 128 letters, digits, hyphens and underscores.
 func PlainID(s string) bool {

@@ -21,7 +21,9 @@ type Message struct {
 	// HasContent is false for a stub, a message known only by its flags, and for a tombstone.
 	HasContent bool
 	// Flags holds the catalogue's flags that have been set, by field.
-	Flags   map[string]bool
+	Flags map[string]bool
+	// Labels holds the labels that the message carries, where the catalogue keeps them; nil where not.
+	Labels  map[string]bool
 	Deleted bool
 	// Guards holds the historyId at which each facet was last set.
 	Guards map[string]HistoryID
@@ -84,6 +86,7 @@ func (m Message) NeedsContent() bool { return !m.HasContent && !m.Deleted }
 
 func (m Message) clone() Message {
 	m.Flags = maps.Clone(m.Flags)
+	m.Labels = maps.Clone(m.Labels)
 	m.Guards = maps.Clone(m.Guards)
 	if m.Flags == nil {
 		m.Flags = map[string]bool{}
@@ -111,6 +114,7 @@ func Differ(read, become Message) bool {
 		!read.FetchDueAt.Equal(become.FetchDueAt) ||
 		read.FetchHistoryID != become.FetchHistoryID ||
 		!maps.Equal(read.Flags, become.Flags) ||
+		!maps.Equal(read.Labels, become.Labels) ||
 		!maps.Equal(read.Guards, become.Guards)
 }
 

@@ -1,6 +1,16 @@
 package mail
 
-import "time"
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+// A Label is one of a mailbox's labels.
+type Label struct {
+	ID   string // as messages carry it: a word for Gmail's own, Label_ and a number for a user's
+	Name string // as its owner reads it
+}
 
 // A Resync compares a whole mailbox with its mirror and mends the difference. It goes in steps, and
 // its record is all that a step needs to go on where the last one stopped.
@@ -20,8 +30,9 @@ type Resync struct {
 	StartedAt  time.Time
 	FinishedAt time.Time
 
-	// Progress within the listing: how many labels are listed, the next page of the current one, and in
-	// how many parts the ids are kept.
+	// Progress within the listing: the labels to list, how many of them are, the next page of the current
+	// one, and in how many parts the ids are kept.
+	Labels       []string
 	LabelsListed int
 	PageToken    string
 	Parts        int
@@ -59,6 +70,29 @@ type Nomination struct {
 	Why       Why
 	// Listed are the flags that the listing says, for a message that was listed.
 	Listed map[string]bool
+	// Labels are those it was listed under, where the catalogue keeps labels; nil where not.
+	Labels []string
+}
+
+// Wrong returns the fields in which a mirrored message differs from what was listed, in their order.
+func (n Nomination) Wrong(m Message) []string {
+	var wrong []string
+	for _, field := range slices.Sorted(maps.Keys(n.Listed)) {
+		if m.Flags[field] != n.Listed[field] {
+			wrong = append(wrong, field)
+		}
+	}
+	if n.Labels == nil {
+		return wrong
+	}
+	same := len(n.Labels) == len(m.Labels)
+	for _, label := range n.Labels {
+		same = same && m.Labels[label]
+	}
+	if !same {
+		wrong = append(wrong, "labelIds")
+	}
+	return wrong
 }
 
 // A Why is what a comparison found.
@@ -80,13 +114,5 @@ func (n Nomination) StillStands(m Message) bool {
 	case Extra:
 		return !m.Version.IsZero() && !m.Deleted
 	}
-	if m.Deleted || !m.HasContent {
-		return true
-	}
-	for field, value := range n.Listed {
-		if m.Flags[field] != value {
-			return true
-		}
-	}
-	return false
+	return m.Deleted || !m.HasContent || len(n.Wrong(m)) > 0
 }
