@@ -34,6 +34,7 @@ var benchmarks = []benchmark{
 	{"flag", flagLane},
 	{"fetch", fetchLane},
 	{"start", coldStart},
+	{"resync", resyncLarge},
 }
 
 func main() {

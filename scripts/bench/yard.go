@@ -35,6 +35,9 @@ type yard struct {
 	db      *firestoredb.DB
 	sim     *gmailsim.Sim
 	bare    *bare.Functions
+	topics  *pubsub.TopicAdminClient
+	// documents writes what no function writes, such as a mirror of 100,000 messages.
+	documents *firestore.Client
 
 	closers []func() error
 }
@@ -66,18 +69,16 @@ func newYard(ctx context.Context) (y *yard, err error) {
 		"MAILYARD_OAUTH_CLIENT_SECRET": "client-secret",
 		"MAILYARD_KEYSET_FILE":         filepath.Join(y.dir, "keyset.json"),
 	}
-	topics, err := pubsub.NewTopicAdminClient(ctx)
-	if err != nil {
+	if y.topics, err = pubsub.NewTopicAdminClient(ctx); err != nil {
 		return y, fmt.Errorf("open Pub/Sub: %w", err)
 	}
-	y.onClose(topics.Close)
-	documents, err := firestore.NewClient(ctx, y.project)
-	if err != nil {
+	y.onClose(y.topics.Close)
+	if y.documents, err = firestore.NewClient(ctx, y.project); err != nil {
 		return y, fmt.Errorf("open Firestore: %w", err)
 	}
-	y.onClose(documents.Close)
+	y.onClose(y.documents.Close)
 	y.onClose(y.deleteDocuments)
-	y.bare = bare.New(documents, topics, y.project)
+	y.bare = bare.New(y.documents, y.topics, y.project)
 	y.bare.Gmail = sim.URL
 
 	// The log goes where a log costs a system call a line, as on the platform.
@@ -91,14 +92,19 @@ func newYard(ctx context.Context) (y *yard, err error) {
 	if y.db, err = y.app.DB(ctx); err != nil {
 		return y, err
 	}
-	topic := &pubsubpb.Topic{Name: "projects/" + y.project + "/topics/" + lane.MailboxChangesTopic}
-	if _, err := topics.CreateTopic(ctx, topic); err != nil {
-		return y, fmt.Errorf("make the topic: %w", err)
+	return y, y.topic(ctx, lane.MailboxChangesTopic)
+}
+
+// topic makes a topic that is there until the yard is closed.
+func (y *yard) topic(ctx context.Context, id string) error {
+	topic := &pubsubpb.Topic{Name: "projects/" + y.project + "/topics/" + id}
+	if _, err := y.topics.CreateTopic(ctx, topic); err != nil {
+		return fmt.Errorf("make the topic %s: %w", id, err)
 	}
 	y.onClose(func() error {
-		return topics.DeleteTopic(context.Background(), &pubsubpb.DeleteTopicRequest{Topic: topic.Name})
+		return y.topics.DeleteTopic(context.Background(), &pubsubpb.DeleteTopicRequest{Topic: topic.Name})
 	})
-	return y, nil
+	return nil
 }
 
 func (y *yard) onClose(f func() error) { y.closers = append(y.closers, f) }

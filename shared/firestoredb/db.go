@@ -172,7 +172,11 @@ func (db *DB) get(ctx context.Context, ref *firestore.DocumentRef) (*firestore.D
 
 // query reads all documents that a query finds.
 func (db *DB) query(ctx context.Context, q firestore.Query, what string) ([]*firestore.DocumentSnapshot, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	return db.queryWithin(ctx, callTimeout, q, what)
+}
+
+func (db *DB) queryWithin(ctx context.Context, limit time.Duration, q firestore.Query, what string) ([]*firestore.DocumentSnapshot, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	snapshots, err := q.Documents(ctx).GetAll()
 	if err != nil {

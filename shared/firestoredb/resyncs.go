@@ -235,8 +235,12 @@ func (db *DB) remove(ctx context.Context, ref *firestore.DocumentRef) error {
 	return nil
 }
 
-// messagesPage is how many messages a comparison reads at once.
-const messagesPage = 1000
+const (
+	// messagesPage is how many messages a comparison reads at once: of each some 100 bytes.
+	messagesPage = 5000
+	// pageTimeout bounds such a read. No push waits for it but the resync's own.
+	pageTimeout = 30 * time.Second
+)
 
 // EachMessage calls visit for every message of an account, tombstones among them, in the order of their
 // ids. Of each it reads only what a comparison needs: id, hasContent, deleted, flags and labels.
@@ -247,7 +251,7 @@ func (db *DB) EachMessage(ctx context.Context, account string, flags []lane.Flag
 	}
 	q := db.accountRef(account).Collection("messages").Select(paths...).OrderBy(firestore.DocumentID, firestore.Asc).Limit(messagesPage)
 	for page := q; ; {
-		snapshots, err := db.query(ctx, page, "messages of account "+account)
+		snapshots, err := db.queryWithin(ctx, pageTimeout, page, "messages of account "+account)
 		if err != nil {
 			return err
 		}
