@@ -345,7 +345,7 @@ func TestCopiesShareTheCount(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := mail.Event{AccountID: account.ID, MessageID: "abc", Lane: "message-added", HistoryID: 1001}
-	for range 4 {
+	for range 12 {
 		y.PublishEvent(e)
 	}
 	y.Start()

@@ -171,8 +171,7 @@ func (d *delivery) run(ctx context.Context, body []byte, traceparent string, dec
 		case found && entry.State == ledger.Dead && entry.Operation == d.operation:
 			return alreadyDead, nil
 		case found && entry.State == ledger.Retrying && entry.Spent(d.route.Delivery.MaxRetries):
-			// Its last run failed, but the dead letter was not safe yet.
-			return d.bury(ctx, entry, errors.New(entry.Error))
+			return d.buryLater(ctx, errors.New(entry.Error))
 		}
 	}
 	outcome, err := d.work(ctx, work)
@@ -257,10 +256,17 @@ func (d *delivery) fail(ctx context.Context, failure error) (mail.Outcome, error
 		Err: failure, At: d.Now(), Revision: d.Revision, Trace: d.message.Traceparent,
 		Operation: d.operation,
 	}
-	doneMeanwhile := false
+	dies := func(e ledger.Entry) bool {
+		return e.State == ledger.Retrying && (fault.IsPermanent(failure) || e.Spent(d.route.Delivery.MaxRetries))
+	}
+	doneMeanwhile, mine := false, false
 	entry, err := d.Ledger.Change(ctx, d.id, func(e ledger.Entry) (ledger.Entry, bool) {
 		doneMeanwhile = e.State == ledger.Resolved && !e.ResolvedAt().Before(d.began)
-		return e.Failed(run), !doneMeanwhile
+		e = e.Failed(run)
+		if mine = dies(e) && e.BurialFree(run.Run, run.At); mine {
+			e = e.BurialClaimed(run.Run, run.At)
+		}
+		return e, !doneMeanwhile
 	})
 	switch {
 	case err != nil:
@@ -269,8 +275,22 @@ func (d *delivery) fail(ctx context.Context, failure error) (mail.Outcome, error
 		return resolved, nil
 	case entry.State == ledger.Dead:
 		return alreadyDead, failure
-	case !fault.IsPermanent(failure) && !entry.Spent(d.route.Delivery.MaxRetries):
-		return retry, failure
+	case mine:
+		return d.bury(ctx, entry, failure)
+	}
+	return retry, failure // a run is left, or another copy is about to bury the event
+}
+
+// buryLater gives an event up whose last run has failed, but whose dead letter was not safe yet. The
+// copies of one event make one letter: who does not get to claim it comes again.
+func (d *delivery) buryLater(ctx context.Context, failure error) (mail.Outcome, error) {
+	token, now, mine := rand.Text(), d.Now(), false
+	entry, err := d.Ledger.Change(ctx, d.id, func(e ledger.Entry) (ledger.Entry, bool) {
+		mine = e.State == ledger.Retrying && e.BurialFree(token, now)
+		return e.BurialClaimed(token, now), mine
+	})
+	if err != nil || !mine {
+		return retry, errors.Join(failure, err)
 	}
 	return d.bury(ctx, entry, failure)
 }

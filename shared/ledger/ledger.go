@@ -173,6 +173,23 @@ func (e Entry) Claimed(c Claim) Entry {
 // ClaimedAfter reports whether somebody claimed the entry after that moment.
 func (e Entry) ClaimedAfter(t time.Time) bool { return e.Claim.At.After(t) }
 
+// burial is the operation of a claim to bury an entry, and burialTime how long it keeps other copies
+// of the event away: longer than a dead letter takes to be published and recorded.
+const (
+	burial     = "burial"
+	burialTime = 10 * time.Second
+)
+
+// BurialClaimed marks who is about to publish the entry's dead letter.
+func (e Entry) BurialClaimed(token string, at time.Time) Entry {
+	return e.Claimed(Claim{Operation: burial, Token: token, At: at})
+}
+
+// BurialFree reports whether nobody else is about to publish the entry's dead letter.
+func (e Entry) BurialFree(token string, at time.Time) bool {
+	return e.Claim.Operation != burial || e.Claim.Token == token || !e.ClaimedAfter(at.Add(-burialTime))
+}
+
 // Redriven says that the claimed letter was published again: its attempts start at 0. The republished
 // event may have been handled before this is recorded; then that outcome stands.
 func (e Entry) Redriven() Entry {
