@@ -56,6 +56,7 @@ type TickPorts struct {
 	Deferrals deferrals
 	Returner  returner
 	Resyncs   *Resyncs
+	Renew     *Renew
 	Now       func() time.Time
 }
 
@@ -73,6 +74,9 @@ const (
 	tickParallel = 8
 	// fetchAgainAfter is when a fetch that was published is due again, should it come to nothing.
 	fetchAgainAfter = 10 * time.Minute
+	// lapsedWithin is how far back a tick looks for watches that have ended: what could not be renewed by
+	// then is Renew's, hourly.
+	lapsedWithin = 5 * time.Minute
 )
 
 // Run does what is due and returns counts for the log.
@@ -81,13 +85,15 @@ func (t *Tick) Run(ctx context.Context) ([]slog.Attr, error) {
 	fetched, err2 := t.fetch(ctx)
 	returned, err3 := t.giveBack(ctx)
 	resumed, err4 := t.resume(ctx)
+	renewed, err5 := t.Renew.Lapsed(ctx, lapsedWithin)
 	counts := []slog.Attr{
 		slog.Int("accounts_rechecked", rechecked),
 		slog.Int("fetches_published", fetched),
 		slog.Int("entries_returned", returned),
 		slog.Int("resyncs_resumed", resumed),
+		slog.Int("lapsed_watches_renewed", renewed),
 	}
-	return counts, errors.Join(err1, err2, err3, err4)
+	return counts, errors.Join(err1, err2, err3, err4, err5)
 }
 
 func (t *Tick) recheck(ctx context.Context) (int, error) {

@@ -28,6 +28,9 @@ import (
 // stateDir keeps what a run leaves behind: the keyset and the logs.
 const stateDir = ".local"
 
+// simulatedQuota is what the simulated Gmail allows a user in a minute: ten times what Gmail does.
+const simulatedQuota = 60_000
+
 // audience is what push tokens are for.
 const audience = "mailyard-local"
 
@@ -136,7 +139,7 @@ func (y *yard) openFunctions(ctx context.Context, o yardOptions) error {
 	}
 	y.onClose(log.Close)
 	lookup := func(name string) (string, bool) { value, ok := y.env[name]; return value, ok }
-	y.app = app.New(lookup, log, app.WithGRPC(y.meter.Options()...))
+	y.app = app.New(lookup, log, app.WithGRPC(y.meter.Options()...), app.WithGmailQuota(simulatedQuota))
 	y.onClose(y.app.Close)
 	if y.db, err = y.app.DB(context.WithoutCancel(ctx)); err != nil {
 		return err

@@ -40,6 +40,7 @@ type App struct {
 	now    func() time.Time
 	config func() (config.Config, error)
 	grpc   []grpc.DialOption
+	calls  []gmailapi.Option
 
 	all       func() (*lane.Catalogue, error) // with every optional lane
 	catalogue func() (*lane.Catalogue, error) // with those that are on
@@ -64,6 +65,12 @@ func WithCatalogue(c *lane.Catalogue) Option {
 // disturb their calls.
 func WithGRPC(options ...grpc.DialOption) Option {
 	return func(a *App) { a.grpc = append(a.grpc, options...) }
+}
+
+// WithGmailQuota sets how many of Gmail's units may be spent for one user in a minute: 6,000, Gmail's
+// own, unless said.
+func WithGmailQuota(unitsPerMinute float64) Option {
+	return func(a *App) { a.calls = append(a.calls, gmailapi.WithQuota(unitsPerMinute)) }
 }
 
 // New returns an App that reads its environment through lookup and logs to log.
@@ -115,6 +122,7 @@ func (a *App) EntryPoints() ([]EntryPoint, error) {
 		{"DeadLetter", a.onFirstUse("DeadLetter", a.deadLetter)},
 		{"Tick", a.onFirstUse("Tick", a.tick)},
 		{"Resync", a.onFirstUse("Resync", a.resync)},
+		{"Renew", a.onFirstUse("Renew", a.renew)},
 	}
 	for _, l := range catalogue.Lanes {
 		entries = append(entries, EntryPoint{l.EntryPoint, a.onFirstUse(l.EntryPoint, func(ctx context.Context) (http.HandlerFunc, error) {
@@ -199,9 +207,13 @@ func (a *App) tick(ctx context.Context) (http.HandlerFunc, error) {
 	if err != nil {
 		return nil, err
 	}
+	renew, err := a.renewer(ctx, p)
+	if err != nil {
+		return nil, err
+	}
 	tick := mailbox.NewTick(mailbox.TickPorts{
 		Catalogue: p.catalogue, Due: p.db, Lister: lister, Publisher: p.bus, Deferrals: p.db,
-		Returner: deadletter.NewRedriver(p.db, p.bus, a.now), Resyncs: mailbox.NewResyncs(p.db, p.bus, a.now), Now: a.now,
+		Returner: deadletter.NewRedriver(p.db, p.bus, a.now), Resyncs: mailbox.NewResyncs(p.db, p.bus, a.now), Renew: renew, Now: a.now,
 	})
 	return p.server.Scheduled("Tick", tickTimeout, tick.Run), nil
 }
@@ -292,7 +304,7 @@ func (a *App) Gmail(ctx context.Context) (*gmailapi.Client, error) {
 		if err != nil {
 			return nil, err
 		}
-		return gmailapi.New(c, db, db, keys, a.now)
+		return gmailapi.New(c, db, db, keys, a.now, a.calls...)
 	})
 }
 

@@ -59,6 +59,7 @@ var layers = []layer{
 	{"shared/gmailapi", adapter, []string{
 		"shared/mail", "shared/lane", "shared/fault", "shared/config", "shared/gmailapi/content",
 		"google.golang.org/api/gmail/v1", "google.golang.org/api/googleapi", "google.golang.org/api/option", "golang.org/x/oauth2/...",
+		"golang.org/x/time/rate",
 	}},
 	{"shared/keyset", adapter, []string{"shared/fault", "shared/config", "github.com/tink-crypto/..."}},
 	{"shared/pushauth", adapter, []string{"shared/fault", "shared/config", "google.golang.org/api/idtoken", "google.golang.org/api/option"}},

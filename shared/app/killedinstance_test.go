@@ -133,7 +133,7 @@ func serveUntil(at string) error {
 	if ahead, err := time.ParseDuration(os.Getenv(takeOverAheadEnv)); err == nil && at == killNever {
 		now = func() time.Time { return time.Now().Add(ahead) }
 	}
-	a := app.New(os.LookupEnv, os.Stderr, app.WithClock(now), app.WithGRPC(
+	a := app.New(os.LookupEnv, os.Stderr, app.WithClock(now), app.WithGmailQuota(apptest.NoQuota), app.WithGRPC(
 		grpc.WithChainUnaryInterceptor(s.unary), grpc.WithChainStreamInterceptor(s.stream)))
 	entryPoints, err := a.EntryPoints()
 	if err != nil {

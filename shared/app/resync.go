@@ -21,7 +21,7 @@ func (a *App) resync(ctx context.Context) (http.HandlerFunc, error) {
 		return nil, err
 	}
 	resyncer := mailbox.NewResyncer(mailbox.ResyncPorts{
-		Catalogue: p.catalogue, Accounts: p.db, Messages: p.db, Work: p.db, Gmail: gmail,
+		Catalogue: p.catalogue, Accounts: p.db, Messages: p.db, Work: p.db, Gmail: gmail.Importer(),
 		Resyncs: mailbox.NewResyncs(p.db, p.bus, a.now), Now: a.now,
 	})
 	return p.server.Push(lane.ResyncRoute, func(m delivery.Message) (ledger.Subject, delivery.Work, error) {
@@ -58,5 +58,5 @@ func (a *App) Auditor(ctx context.Context) (*mailbox.Auditor, error) {
 	if err != nil {
 		return nil, err
 	}
-	return mailbox.NewAuditor(catalogue, gmail, db), nil
+	return mailbox.NewAuditor(catalogue, gmail.Importer(), db), nil
 }

@@ -82,6 +82,18 @@ type Options struct {
 	Courier courier.Options
 	// Project is another than one of the test's own.
 	Project string
+	// GmailQuota is how many units a user has in a minute; 0 is NoQuota.
+	GmailQuota float64
+}
+
+// NoQuota is a quota that nobody uses up: the simulated Gmail has none.
+const NoQuota = 1e9
+
+func (o Options) quota() float64 {
+	if o.GmailQuota == 0 {
+		return NoQuota
+	}
+	return o.GmailQuota
 }
 
 // New starts a Yard that ends with the test. Nothing is delivered before [Yard.Start].
@@ -122,7 +134,7 @@ func New(t testing.TB, o Options) *Yard {
 	for name, value := range o.Env {
 		y.Env[name] = value
 	}
-	y.App = app.New(y.Lookup, y.Log, app.WithClock(y.Clock.Now), app.WithCatalogue(y.Catalogue), app.WithGRPC(y.Meter.Options()...))
+	y.App = app.New(y.Lookup, y.Log, app.WithClock(y.Clock.Now), app.WithCatalogue(y.Catalogue), app.WithGRPC(y.Meter.Options()...), app.WithGmailQuota(o.quota()))
 	t.Cleanup(func() { y.App.Close() })
 	y.DB, err = y.App.DB(context.Background())
 	y.must(err, "open Firestore")
@@ -158,7 +170,7 @@ func (y *Yard) unsubscribe() {
 // Instance starts one more instance of every function, as the platform does, and returns its URL.
 func (y *Yard) Instance(options ...app.Option) string {
 	y.t.Helper()
-	options = append([]app.Option{app.WithClock(y.Clock.Now), app.WithCatalogue(y.Catalogue)}, options...)
+	options = append([]app.Option{app.WithClock(y.Clock.Now), app.WithCatalogue(y.Catalogue), app.WithGmailQuota(NoQuota)}, options...)
 	other := app.New(y.Lookup, y.Log, options...)
 	y.t.Cleanup(func() { other.Close() })
 	server := httptest.NewServer(y.mux(other))

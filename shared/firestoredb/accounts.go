@@ -23,6 +23,7 @@ func encodeAccount(a mail.Account) fields {
 	f.set("watchExpiresAt", a.WatchExpiresAt)
 	f.set("gmailBlockedUntil", a.GmailBlockedUntil)
 	f.set("lastNotifiedAt", a.LastNotifiedAt)
+	f.set("auditedAt", a.AuditedAt)
 	f.set("createdAt", a.CreatedAt)
 	f.set("updatedAt", a.UpdatedAt)
 	return f
@@ -41,6 +42,7 @@ func decodeAccount(snapshot *firestore.DocumentSnapshot) mail.Account {
 		WatchExpiresAt:    f.moment("watchExpiresAt"),
 		GmailBlockedUntil: f.moment("gmailBlockedUntil"),
 		LastNotifiedAt:    f.moment("lastNotifiedAt"),
+		AuditedAt:         f.moment("auditedAt"),
 		CreatedAt:         f.moment("createdAt"),
 		UpdatedAt:         f.moment("updatedAt"),
 		Version:           snapshot.UpdateTime,
@@ -77,6 +79,49 @@ func (db *DB) Accounts(ctx context.Context) ([]mail.Account, error) {
 func (db *DB) AccountsToRecheck(ctx context.Context, now time.Time, limit int) ([]mail.Account, error) {
 	q := db.client.Collection("accounts").Where("recheckAt", "<=", now).OrderBy("recheckAt", firestore.Asc).Limit(limit)
 	return db.accounts(ctx, q, "accounts to list again")
+}
+
+// WatchesEnding returns accounts whose watch ends within a time, its end excluded, soonest first, and
+// only what comes after the given account (the zero Account for the first page).
+func (db *DB) WatchesEnding(ctx context.Context, from, before time.Time, after mail.Account, limit int) ([]mail.Account, error) {
+	q := db.client.Collection("accounts").Where("watchExpiresAt", ">=", from).Where("watchExpiresAt", "<", before).
+		OrderBy("watchExpiresAt", firestore.Asc).OrderBy(firestore.DocumentID, firestore.Asc).Limit(limit)
+	if after.ID != "" {
+		q = q.StartAfter(after.WatchExpiresAt, after.ID)
+	}
+	return db.accounts(ctx, q, "watches that end")
+}
+
+// LeastAudited returns the account whose audit is longest ago; none if no account can be audited yet.
+func (db *DB) LeastAudited(ctx context.Context) ([]mail.Account, error) {
+	return db.accounts(ctx, db.client.Collection("accounts").OrderBy("auditedAt", firestore.Asc).Limit(1), "the account to audit")
+}
+
+// SaveLabels makes the names of an account's labels these.
+func (db *DB) SaveLabels(ctx context.Context, account string, labels []mail.Label) error {
+	names := db.accountRef(account).Collection("labels")
+	snapshots, err := db.query(ctx, names.Query, "labels of account "+account)
+	if err != nil {
+		return err
+	}
+	known := map[string]string{}
+	for _, snapshot := range snapshots {
+		known[snapshot.Ref.ID] = fields(snapshot.Data()).text("name")
+	}
+	for _, label := range labels {
+		if name, ok := known[label.ID]; !ok || name != label.Name {
+			if err := db.put(ctx, names.Doc(label.ID), fields{"name": label.Name}); err != nil {
+				return err
+			}
+		}
+		delete(known, label.ID)
+	}
+	for id := range known {
+		if err := db.remove(ctx, names.Doc(id)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (db *DB) accounts(ctx context.Context, q firestore.Query, what string) ([]mail.Account, error) {

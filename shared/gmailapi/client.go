@@ -48,12 +48,22 @@ type Client struct {
 	service    *gmail.Service
 	tokens     *tokens
 	accounts   accounts
+	quotas     *quotas
+	imports    bool // keeps to half of the quota
 	keepBodies bool
 	now        func() time.Time
 }
 
+// An Option changes a client.
+type Option func(*Client)
+
+// WithQuota sets how many units may be spent for one user in a minute: 6,000 unless said.
+func WithQuota(unitsPerMinute float64) Option {
+	return func(c *Client) { c.quotas = newQuotas(unitsPerMinute, c.now) }
+}
+
 // New returns a client. It makes no call yet.
-func New(c Config, accounts accounts, credentials credentials, keyset sealer, now func() time.Time) (*Client, error) {
+func New(c Config, accounts accounts, credentials credentials, keyset sealer, now func() time.Time, options ...Option) (*Client, error) {
 	tokens := newTokens(c, credentials, keyset, now)
 	service, err := gmail.NewService(context.Background(),
 		option.WithEndpoint(c.GmailEndpoint),
@@ -62,7 +72,21 @@ func New(c Config, accounts accounts, credentials credentials, keyset sealer, no
 	if err != nil {
 		return nil, fmt.Errorf("build the Gmail client: %w", err)
 	}
-	return &Client{service, tokens, accounts, c.KeepBodies, now}, nil
+	client := &Client{
+		service: service, tokens: tokens, accounts: accounts, quotas: newQuotas(unitsPerUser, now),
+		keepBodies: c.KeepBodies, now: now,
+	}
+	for _, option := range options {
+		option(client)
+	}
+	return client, nil
+}
+
+// Importer returns the client as imports use it: with at most half of a user's quota, and more patience.
+func (c *Client) Importer() *Client {
+	importer := *c
+	importer.imports = true
+	return &importer
 }
 
 // History gets one page of what changed after start: 2 quota units. Only an expired start is a
@@ -72,7 +96,7 @@ func (c *Client) History(ctx context.Context, account string, start mail.History
 	if pageToken != "" {
 		call = call.PageToken(pageToken)
 	}
-	answer, err := do(ctx, c, account, fault.HistoryExpired, call.Context, call.Do)
+	answer, err := do(ctx, c, account, unitsHistory, fault.HistoryExpired, call.Context, call.Do)
 	if err != nil {
 		return lane.Page{}, fmt.Errorf("history.list: %w", err)
 	}
@@ -82,7 +106,7 @@ func (c *Client) History(ctx context.Context, account string, start mail.History
 // FetchMessage gets a message: 20 quota units. One that Gmail does not have is a fault.NotFound.
 func (c *Client) FetchMessage(ctx context.Context, account, message string) (mail.Fetch, error) {
 	call := c.service.Users.Messages.Get(me, message).Format("full")
-	m, err := do(ctx, c, account, fault.NotFound, call.Context, call.Do)
+	m, err := do(ctx, c, account, unitsGet, fault.NotFound, call.Context, call.Do)
 	if err != nil {
 		return mail.Fetch{}, fmt.Errorf("messages.get of %s/%s: %w", account, message, err)
 	}
@@ -104,11 +128,17 @@ type Profile struct {
 // Profile gets the mailbox's address and newest historyId: 1 quota unit.
 func (c *Client) Profile(ctx context.Context, account string) (Profile, error) {
 	call := c.service.Users.GetProfile(me)
-	p, err := do(ctx, c, account, fault.NotPermitted, call.Context, call.Do)
+	p, err := do(ctx, c, account, unitsProfile, fault.NotPermitted, call.Context, call.Do)
 	if err != nil {
 		return Profile{}, fmt.Errorf("getProfile of account %s: %w", account, err)
 	}
 	return Profile{mail.NormalizeAddress(p.EmailAddress), mail.HistoryID(p.HistoryId)}, nil
+}
+
+// Address gets the mailbox's address, as mail.NormalizeAddress gives it: 1 quota unit.
+func (c *Client) Address(ctx context.Context, account string) (string, error) {
+	p, err := c.Profile(ctx, account)
+	return p.Email, err
 }
 
 // CurrentHistoryID gets the mailbox's newest historyId: 1 quota unit.
@@ -121,18 +151,22 @@ func (c *Client) CurrentHistoryID(ctx context.Context, account string) (mail.His
 // historyId, and when the watch ends: 7 days from now.
 func (c *Client) Watch(ctx context.Context, account, topic string) (mail.HistoryID, time.Time, error) {
 	call := c.service.Users.Watch(me, &gmail.WatchRequest{TopicName: topic})
-	answer, err := do(ctx, c, account, fault.NotPermitted, call.Context, call.Do)
+	answer, err := do(ctx, c, account, unitsWatch, fault.NotPermitted, call.Context, call.Do)
 	if err != nil {
 		return 0, time.Time{}, fmt.Errorf("watch of account %s: %w", account, err)
 	}
 	return mail.HistoryID(answer.HistoryId), time.UnixMilli(answer.Expiration).UTC(), nil
 }
 
-// do makes one call for an account. with sets the call's context.
+// do makes one call for an account, when its units may be spent. with sets the call's context.
 func do[T, C any](
-	ctx context.Context, c *Client, account string, notFound fault.Code,
+	ctx context.Context, c *Client, account string, units int, notFound fault.Code,
 	with func(context.Context) C, call func(...googleapi.CallOption) (T, error),
 ) (T, error) {
+	if err := c.quotas.take(ctx, account, units, c.imports); err != nil {
+		var none T
+		return none, err
+	}
 	ctx, cancel := context.WithTimeout(context.WithValue(ctx, accountKey{}, account), callTimeout)
 	defer cancel()
 	with(ctx)
@@ -140,16 +174,22 @@ func do[T, C any](
 	err = c.classify(err, notFound)
 	switch fault.CodeOf(err) {
 	case fault.Throttled:
-		until, named := fault.RetryAt(err)
-		if !named {
-			until = c.now().Add(throttledFor)
-		}
-		err = errors.Join(err, c.accounts.BlockGmail(ctx, account, until))
+		err = errors.Join(err, c.accounts.BlockGmail(ctx, account, c.until(err)))
+	case fault.ProjectThrottled:
+		c.quotas.closeProject(c.until(err))
 	case fault.ReauthRequired:
 		c.tokens.forget(account)
 		err = errors.Join(err, c.accounts.RequireReauth(ctx, account))
 	}
 	return answer, err
+}
+
+// until is the moment up to which throttling asks for patience.
+func (c *Client) until(err error) time.Time {
+	if at, named := fault.RetryAt(err); named {
+		return at
+	}
+	return c.now().Add(throttledFor)
 }
 
 // accountKey carries the account from a call to the transport, which the Gmail client's interface

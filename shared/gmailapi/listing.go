@@ -19,7 +19,7 @@ func (c *Client) ListMessages(ctx context.Context, account, label, pageToken str
 	if pageToken != "" {
 		call = call.PageToken(pageToken)
 	}
-	answer, err := do(ctx, c, account, fault.NotPermitted, call.Context, call.Do)
+	answer, err := do(ctx, c, account, unitsListing, fault.NotPermitted, call.Context, call.Do)
 	if err != nil {
 		return nil, "", fmt.Errorf("messages.list of account %s: %w", account, err)
 	}
@@ -35,7 +35,7 @@ func (c *Client) ListMessages(ctx context.Context, account, label, pageToken str
 // Labels gets every label of the mailbox, Gmail's own and the user's: 1 quota unit.
 func (c *Client) Labels(ctx context.Context, account string) ([]mail.Label, error) {
 	call := c.service.Users.Labels.List(me)
-	answer, err := do(ctx, c, account, fault.NotPermitted, call.Context, call.Do)
+	answer, err := do(ctx, c, account, unitsLabels, fault.NotPermitted, call.Context, call.Do)
 	if err != nil {
 		return nil, fmt.Errorf("labels.list of account %s: %w", account, err)
 	}

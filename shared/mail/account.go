@@ -38,6 +38,7 @@ type Account struct {
 	WatchExpiresAt    time.Time
 	GmailBlockedUntil time.Time // Gmail asked for no calls before this moment
 	LastNotifiedAt    time.Time
+	AuditedAt         time.Time // the mailbox was last compared with its mirror
 	CreatedAt         time.Time
 	UpdatedAt         time.Time
 
