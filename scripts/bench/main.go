@@ -35,6 +35,7 @@ var benchmarks = []benchmark{
 	{"fetch", fetchLane},
 	{"start", coldStart},
 	{"resync", resyncLarge},
+	{"import", importBesideLive},
 }
 
 func main() {

@@ -15,6 +15,8 @@ import (
 	"cloud.google.com/go/firestore"
 	pubsub "cloud.google.com/go/pubsub/v2/apiv1"
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"mailyard.internal/mailyard/scripts/bench/bare"
 	"mailyard.internal/mailyard/shared/app"
@@ -99,7 +101,11 @@ func newYard(ctx context.Context) (y *yard, err error) {
 // topic makes a topic that is there until the yard is closed.
 func (y *yard) topic(ctx context.Context, id string) error {
 	topic := &pubsubpb.Topic{Name: "projects/" + y.project + "/topics/" + id}
-	if _, err := y.topics.CreateTopic(ctx, topic); err != nil {
+	_, err := y.topics.CreateTopic(ctx, topic)
+	if status.Code(err) == codes.AlreadyExists {
+		return nil
+	}
+	if err != nil {
 		return fmt.Errorf("make the topic %s: %w", id, err)
 	}
 	y.onClose(func() error {
