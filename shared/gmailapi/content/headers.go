@@ -49,7 +49,11 @@ var fold = regexp.MustCompile(`[ \t]*[\r\n]+[ \t]*`)
 
 // unfold returns a raw header's value on one line, as UTF-8, its encoded words as they are.
 func unfold(value string) string {
-	return clean(fold.ReplaceAllLiteralString(decode([]byte(value), ""), " "))
+	text := decode([]byte(value), "")
+	if strings.ContainsAny(text, "\r\n") {
+		text = fold.ReplaceAllLiteralString(text, " ")
+	}
+	return clean(text)
 }
 
 // line returns a raw header's value as a person reads it: one line, its encoded words decoded.

@@ -81,7 +81,7 @@ func (p parameters) text(name string) string {
 // get looks a parameter up where the standard library could read them, and else searches for it:
 // one that is malformed would take all others with it.
 func (p parameters) get(name string) string {
-	if p.params != nil {
+	if p.params != nil || p.raw == "" {
 		return p.params[name]
 	}
 	found := regexp.MustCompile(`(?i)(?:^|[;\s])` + name + `\s*=\s*(?:"([^"]*)"?|([^;]*))`).FindStringSubmatch(p.raw)
