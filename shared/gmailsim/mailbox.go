@@ -20,6 +20,8 @@ type Mailbox struct {
 	sim     *Sim
 	address string
 	rotate  bool // guarded by sim.mu, like the tokens
+	// What its owner has consented to, guarded likewise.
+	consented, withhold bool
 
 	mu        sync.Mutex
 	rng       *rand.Rand

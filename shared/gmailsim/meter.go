@@ -11,7 +11,7 @@ import (
 // units holds every method that is counted, faulted and scripted, with its price in quota units
 // (Gmail's list of 2026-05; the token endpoint has none).
 var units = map[string]int{
-	"token": 0, "revoke": 0,
+	"token": 0, "revoke": 0, "signJwt": 0,
 	"getProfile": 1, "watch": 100, "stop": 50,
 	"history.list": 2, "messages.list": 5, "messages.get": 20, "messages.send": 100,
 	"threads.get": 40, "labels.list": 1,

@@ -3,7 +3,9 @@
 // A [Sim] is an http.Handler that answers as Google's token endpoint and as Gmail v1 do, closely
 // enough that google.golang.org/api/gmail/v1 and golang.org/x/oauth2 cannot tell the difference:
 //
-//	POST /token, POST /revoke                 refresh tokens in, access tokens out
+//	GET  /auth                                consent page: a person allows, a code comes out
+//	POST /token, POST /revoke                 codes, refresh tokens or assertions in, access tokens out
+//	POST /v1/projects/-/serviceAccounts/…     signJwt of the IAM Credentials API
 //	     /gmail/v1/users/me/…                 profile, watch, stop, history, messages, threads, labels
 //	     /sim/…                               the control side, for a person or another process
 //
@@ -30,7 +32,6 @@ import (
 	"hash/fnv"
 	"math/rand/v2"
 	"net/http"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -74,10 +75,13 @@ type Sim struct {
 	boxes   map[string]*Mailbox
 	refresh map[string]*Mailbox
 	access  map[string]grant
-	issued  int // access tokens ever, which makes each a new one
-	faults  []*Fault
-	faultID int
-	meter   meter
+	codes   map[string]consent
+	// delegated has the domains for whose users a service account may act.
+	delegated map[string][]string
+	issued    int // codes and access tokens ever, which makes each a new one
+	faults    []*Fault
+	faultID   int
+	meter     meter
 }
 
 type grant struct {
@@ -90,6 +94,7 @@ func New(c Config) *Sim {
 	s := &Sim{
 		publish: c.Publish, now: c.Now, seed: c.Seed, tokenLife: c.TokenLife, mux: http.NewServeMux(),
 		boxes: map[string]*Mailbox{}, refresh: map[string]*Mailbox{}, access: map[string]grant{},
+		codes: map[string]consent{}, delegated: map[string][]string{},
 	}
 	if s.publish == nil {
 		s.publish = func(context.Context, string, []byte) error { return nil }
@@ -100,6 +105,8 @@ func New(c Config) *Sim {
 	if s.tokenLife <= 0 {
 		s.tokenLife = defaultTokenLife
 	}
+	s.mux.HandleFunc("GET /auth", s.serveAuth)
+	s.mux.HandleFunc("POST /v1/projects/-/serviceAccounts/{account}", s.serveSign)
 	s.mux.HandleFunc("POST /token", s.serveToken)
 	s.mux.HandleFunc("POST /revoke", s.serveRevoke)
 	s.routeGmail()
@@ -180,108 +187,6 @@ func (m *Mailbox) RotateRefreshTokens(on bool) {
 	m.sim.mu.Lock()
 	defer m.sim.mu.Unlock()
 	m.rotate = on
-}
-
-func (s *Sim) serveToken(w http.ResponseWriter, r *http.Request) {
-	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
-	formErr := r.ParseForm()
-	old := r.PostForm.Get("refresh_token")
-	s.mu.Lock()
-	box := s.refresh[old]
-	s.mu.Unlock()
-	x := s.begin("token", box, w, r)
-	if x.misbehave() {
-		return
-	}
-	if box != nil {
-		if scripted := box.nextScripted("token", ""); scripted != nil && x.scripted(scripted) {
-			return
-		}
-	}
-	if formErr != nil {
-		x.reply(http.StatusBadRequest, oauthError{"invalid_request", "The form cannot be read."})
-		return
-	}
-	if grantType := r.PostForm.Get("grant_type"); grantType != "refresh_token" {
-		x.reply(http.StatusBadRequest, oauthError{"unsupported_grant_type", "Only refresh_token is known here."})
-		return
-	}
-	if box == nil {
-		x.reply(http.StatusBadRequest, oauthError{"invalid_grant", "Token has been expired or revoked."})
-		return
-	}
-	answer, ok := s.issue(box, old)
-	if !ok {
-		x.reply(http.StatusBadRequest, oauthError{"invalid_grant", "Token has been expired or revoked."})
-		return
-	}
-	x.reply(http.StatusOK, answer)
-}
-
-type oauthError struct {
-	Error       string `json:"error"`
-	Description string `json:"error_description,omitempty"`
-}
-
-type tokenAnswer struct {
-	AccessToken  string `json:"access_token"`
-	ExpiresIn    int    `json:"expires_in"`
-	TokenType    string `json:"token_type"`
-	Scope        string `json:"scope"`
-	RefreshToken string `json:"refresh_token,omitempty"`
-}
-
-// issue makes an access token, unless the refresh token was revoked or rotated since it was read.
-func (s *Sim) issue(box *Mailbox, old string) (tokenAnswer, bool) {
-	now := s.now()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.refresh[old] != box {
-		return tokenAnswer{}, false
-	}
-	s.issued++
-	if s.issued%1000 == 0 { // a long run must not keep every token it ever gave
-		for token, g := range s.access {
-			if !now.Before(g.expires) {
-				delete(s.access, token)
-			}
-		}
-	}
-	answer := tokenAnswer{
-		AccessToken: "ya29.sim-" + strconv.FormatUint(s.seed, 36) + "-" + strconv.Itoa(s.issued),
-		ExpiresIn:   int(s.tokenLife / time.Second),
-		TokenType:   "Bearer",
-		Scope:       "https://www.googleapis.com/auth/gmail.readonly",
-	}
-	s.access[answer.AccessToken] = grant{box, now.Add(s.tokenLife)}
-	if box.rotate {
-		answer.RefreshToken = "1//sim-" + strconv.FormatUint(s.seed, 36) + "-" + strconv.Itoa(s.issued)
-		delete(s.refresh, old)
-		s.refresh[answer.RefreshToken] = box
-	}
-	return answer, true
-}
-
-func (s *Sim) serveRevoke(w http.ResponseWriter, r *http.Request) {
-	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
-	_ = r.ParseForm() // a form that cannot be read has no token, which is answered below
-	token := r.Form.Get("token")
-	s.mu.Lock()
-	box := s.refresh[token]
-	if g, ok := s.access[token]; ok {
-		box = g.box
-	}
-	s.mu.Unlock()
-	x := s.begin("revoke", box, w, r)
-	if x.misbehave() {
-		return
-	}
-	if box == nil {
-		x.reply(http.StatusBadRequest, oauthError{"invalid_token", "Token expired or revoked"})
-		return
-	}
-	box.Revoke()
-	x.reply(http.StatusOK, struct{}{})
 }
 
 // bearer returns the mailbox that the request's access token reaches, or nil.
