@@ -16,7 +16,7 @@ run: go ## run everything on this machine until Ctrl-C, and say where it listens
 	@$(LOCAL) run
 
 test: go ## start the emulators, run every test with the race detector, stop them
-	$(LOCAL) emulators -- go test -race -timeout 10m ./...
+	$(LOCAL) emulators -- go test -race -timeout 14m ./...
 
 check: go ## what CI runs: gofmt, vet, staticcheck, module files, and make test
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$unformatted" || { echo "run gofmt -w on: $$unformatted"; exit 1; }

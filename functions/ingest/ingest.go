@@ -59,6 +59,9 @@ type failures interface {
 // Consumer is this function's name in the ledger.
 const Consumer = "Ingest"
 
+// asleepFor is when an account that may not call Gmail is looked at again.
+const asleepFor = 10 * time.Minute
+
 // recheckAfter is how far Gmail's index may lag behind its pushes: about a minute.
 const recheckAfter = time.Minute
 
@@ -127,10 +130,10 @@ func (h *Handler) account(ctx context.Context, a mail.Account, n mail.Notificati
 		return mail.NoAccount, nil
 	case n.HistoryID < a.HistoryID:
 		return mail.Stale, nil
-	case a.HistoryID == 0:
-		return h.begin(ctx, a)
 	case a.GmailBlockedUntil.After(h.Now()):
 		return h.putOff(ctx, a, a.GmailBlockedUntil)
+	case a.HistoryID == 0:
+		return h.begin(ctx, a)
 	}
 	return h.list(ctx, a, a.HistoryID, n)
 }
@@ -143,11 +146,18 @@ func (h *Handler) Recheck(ctx context.Context, a mail.Account) error {
 	}
 	defer done()
 	switch {
-	case !a.Callable() || a.GmailBlockedUntil.After(h.Now()):
+	// Out of the way of those that can be listed: a tick takes on so many, the earliest first.
+	case !a.Callable():
+		err = h.sleep(ctx, a, h.Now().Add(asleepFor))
+	case a.GmailBlockedUntil.After(h.Now()):
+		err = h.sleep(ctx, a, a.GmailBlockedUntil)
 	case a.HistoryID == 0:
 		_, err = h.begin(ctx, a)
 	default:
 		_, err = h.list(ctx, a, min(a.RecheckFrom, a.HistoryID), mail.Notification{Email: a.Email})
+	}
+	if fault.Is(err, fault.AccountGone) { // unlinked meanwhile
+		return nil
 	}
 	return err
 }
@@ -276,5 +286,16 @@ func (h *Handler) answer(ctx context.Context, a mail.Account, err error) (mail.O
 func (h *Handler) putOff(ctx context.Context, a mail.Account, until time.Time) (mail.Outcome, error) {
 	return mail.Deferred, h.change(ctx, a.ID, func(a mail.Account) (mail.Account, bool) {
 		return recheck(a, a.HistoryID, until), true
+	})
+}
+
+// sleep moves a listing that is due to a later moment, from where it is due.
+func (h *Handler) sleep(ctx context.Context, a mail.Account, until time.Time) error {
+	return h.change(ctx, a.ID, func(a mail.Account) (mail.Account, bool) {
+		due := !a.RecheckAt.IsZero() && a.RecheckAt.Before(until)
+		if due {
+			a.RecheckAt = until
+		}
+		return a, due
 	})
 }

@@ -11,7 +11,7 @@ import (
 	"mailyard.internal/mailyard/shared/mail"
 )
 
-// A Trial calls Gmail with a refresh token that is not stored yet.
+// A Trial calls Gmail with a credential that is not stored yet.
 type Trial interface {
 	// Address gets the mailbox's normalised address.
 	Address(ctx context.Context) (string, error)
@@ -19,8 +19,8 @@ type Trial interface {
 	Watch(ctx context.Context, topic string) (mail.HistoryID, time.Time, error)
 	// CurrentHistoryID gets the mailbox's newest historyId.
 	CurrentHistoryID(ctx context.Context) (mail.HistoryID, error)
-	// RefreshToken returns the token to store, which Google may have rotated.
-	RefreshToken() string
+	// Secret returns the secret to store; a refresh token Google may have rotated.
+	Secret() string
 }
 
 // A sealer encrypts a secret with an account's id as associated data.
@@ -39,6 +39,8 @@ type credentials interface {
 
 // linked keeps accounts.
 type linked interface {
+	// Linkable is a fault.Conflict while the account is being unlinked.
+	Linkable(ctx context.Context, id string) error
 	// EnsureAccount makes of the account what next says, also where there is none yet: next then sees
 	// one with its id alone. It may be called again when others write at the same time.
 	EnsureAccount(ctx context.Context, id string, next func(mail.Account) mail.Account) (mail.Account, error)
@@ -54,8 +56,8 @@ type resyncRequester interface {
 
 // LinkPorts are what a Linker works with.
 type LinkPorts struct {
-	// Try begins to call Gmail with a refresh token.
-	Try         func(refreshToken string) (Trial, error)
+	// Try begins to call Gmail with a credential's secret.
+	Try         func(kind mail.CredentialKind, secret string) (Trial, error)
 	Keyset      sealer
 	Credentials credentials
 	Accounts    linked
@@ -81,12 +83,15 @@ type Grant struct {
 	// Email is the address that the mailbox must have; empty takes the one that Gmail says.
 	Email        string
 	RefreshToken string
+	// Delegated is for a mailbox whose domain lets a service account act for its users: there is no
+	// refresh token, and Email says which mailbox it is.
+	Delegated bool
 	// NoResync leaves out the comparison of the whole mailbox: what it holds already is not mirrored.
 	NoResync bool
 }
 
 // ErrOtherMailbox says that the grant is for another mailbox than the one that was named.
-var ErrOtherMailbox = errors.New("the refresh token is of another mailbox than the address names; give that mailbox's own token, or its address")
+var ErrOtherMailbox = errors.New("the grant is of another mailbox than the address names; give that mailbox's own refresh token, or its primary address")
 
 // linkTries is how often a credential is written while others write it too.
 const linkTries = 20
@@ -95,14 +100,18 @@ const linkTries = 20
 // fault.ReauthRequired, one for another mailbox is [ErrOtherMailbox]. Where the account was linked and
 // only what follows failed, the account is returned together with the error; linking again is safe.
 func (l *Linker) Link(ctx context.Context, g Grant) (mail.Account, error) {
-	trial, err := l.Try(g.RefreshToken)
+	kind, secret := mail.CredentialOAuth, g.RefreshToken
+	if g.Delegated {
+		kind, secret = mail.CredentialDelegated, g.Email
+	}
+	trial, err := l.Try(kind, secret)
 	if err != nil {
 		return mail.Account{}, err
 	}
 	email, err := trial.Address(ctx)
 	switch {
 	case err != nil:
-		return mail.Account{}, fmt.Errorf("try the refresh token: %w", err)
+		return mail.Account{}, fmt.Errorf("try the grant: %w", err)
 	case g.Email != "" && email != mail.NormalizeAddress(g.Email):
 		return mail.Account{}, ErrOtherMailbox
 	}
@@ -111,7 +120,10 @@ func (l *Linker) Link(ctx context.Context, g Grant) (mail.Account, error) {
 		return mail.Account{}, fmt.Errorf("ask Gmail to notify on %s: %w", l.Topic, err)
 	}
 	id := mail.AccountID(g.Owner, email)
-	if err := l.store(ctx, id, trial.RefreshToken()); err != nil {
+	if err := l.Accounts.Linkable(ctx, id); err != nil {
+		return mail.Account{}, err
+	}
+	if err := l.store(ctx, id, kind, trial.Secret()); err != nil {
 		return mail.Account{}, err
 	}
 	account, err := l.Accounts.EnsureAccount(ctx, id, func(a mail.Account) mail.Account {
@@ -140,12 +152,12 @@ func (l *Linker) Link(ctx context.Context, g Grant) (mail.Account, error) {
 
 // store replaces the account's credential, whoever else writes it: the grant that was given last is
 // the one to use. The access token of another grant is not kept.
-func (l *Linker) store(ctx context.Context, account, refreshToken string) error {
-	sealed, err := l.Keyset.Seal(refreshToken, account)
+func (l *Linker) store(ctx context.Context, account string, kind mail.CredentialKind, secret string) error {
+	sealed, err := l.Keyset.Seal(secret, account)
 	if err != nil {
 		return err
 	}
-	become := mail.Credential{Kind: mail.CredentialOAuth, Secret: sealed}
+	become := mail.Credential{Kind: kind, Secret: sealed}
 	for range linkTries {
 		read, err := l.Credentials.Credential(ctx, account)
 		if err != nil && !fault.Is(err, fault.ReauthRequired) {

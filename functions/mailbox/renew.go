@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"mailyard.internal/mailyard/shared/fault"
@@ -43,8 +44,8 @@ type RenewPorts struct {
 	Auditor   *Auditor
 	// Topic is the full name of the topic on which Gmail notifies.
 	Topic string
-	// AboutToLapse is told of a watch that could not be renewed and ends within two days.
-	AboutToLapse func(account string, err error)
+	// Failed is told of each account whose watch could not be renewed, and whether it ends within two days.
+	Failed func(account string, aboutToLapse bool, err error)
 	// Audited is told what an audit found.
 	Audited func(account string, d Differences)
 	Now     func() time.Time
@@ -52,7 +53,10 @@ type RenewPorts struct {
 
 // A Renew keeps watches alive, once an hour: those that end soonest first, each account for itself. It
 // sets when a watch ends, and never the cursor. A mailbox that may have missed notifications is listed
-// again by the ordinary way.
+// again by the ordinary way, and only when that is asked for does its renewal count as done: whatever ends
+// in between, the next run does it all again.
+//
+// Accounts that may not call Gmail, or not now, are passed over; they are no failures.
 type Renew struct{ RenewPorts }
 
 // NewRenew returns a renew.
@@ -71,50 +75,47 @@ const (
 	stopBefore = 20 * time.Second
 )
 
-// Run renews what is due and returns counts for the log. Its error names each account that failed.
+// A renewals counts what one run did. It may be used by many goroutines.
+type renewals struct {
+	renewed, listed, failed atomic.Int64
+	// stop is set when the whole project's quota is used up: no other account would fare better.
+	stop atomic.Bool
+}
+
+// Run renews what is due and returns counts for the log. Each account that failed is told to Failed; the
+// error names the first of them.
 func (r *Renew) Run(ctx context.Context) ([]slog.Attr, error) {
-	renewed, listed, failed, err := 0, 0, 0, error(nil)
-	for after := (mail.Account{}); !nearEnd(ctx); {
+	var done renewals
+	var failures, err error
+	for after := (mail.Account{}); !nearEnd(ctx) && !done.stop.Load(); {
 		page, pageErr := r.Accounts.WatchesEnding(ctx, time.Time{}, r.Now().Add(renewBefore), after, renewPage)
 		if pageErr != nil {
-			err = errors.Join(err, fmt.Errorf("find the watches to renew: %w", pageErr))
+			err = fmt.Errorf("find the watches to renew: %w", pageErr)
 			break
 		}
-		again := make(chan struct{}, len(page))
-		n, errs := each(page, func(a mail.Account) (bool, error) {
-			if !a.Callable() || a.GmailBlockedUntil.After(r.Now()) || nearEnd(ctx) {
-				return false, nil
-			}
-			wasListed, err := r.renew(ctx, a)
-			if wasListed {
-				again <- struct{}{}
-			}
-			return err == nil, err
-		})
-		renewed, listed = renewed+n, listed+len(again)
-		failed += countJoined(errs)
-		err = errors.Join(err, errs)
+		if pageErr := r.page(ctx, page, &done); failures == nil {
+			failures = pageErr
+		}
 		if len(page) < renewPage {
 			break
 		}
 		after = page[len(page)-1]
 	}
-	if auditErr := r.audit(ctx); auditErr != nil {
-		err = errors.Join(err, auditErr)
+	if failures != nil {
+		err = errors.Join(err, fmt.Errorf("%d mailboxes failed, each named in a line of its own: %w", done.failed.Load(), failures))
 	}
-	return []slog.Attr{slog.Int("renewed", renewed), slog.Int("listed_again", listed), slog.Int("not_renewed", failed)}, err
+	if !done.stop.Load() {
+		err = errors.Join(err, r.audit(ctx))
+	}
+	return []slog.Attr{
+		slog.Int64("renewed", done.renewed.Load()), slog.Int64("listed_again", done.listed.Load()),
+		slog.Int64("not_renewed", done.failed.Load()),
+	}, err
 }
 
 func nearEnd(ctx context.Context) bool {
 	deadline, ok := ctx.Deadline()
 	return ctx.Err() != nil || ok && time.Until(deadline) < stopBefore
-}
-
-func countJoined(err error) int {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		return len(joined.Unwrap())
-	}
-	return 0
 }
 
 // Lapsed renews watches that have ended within the last minutes: Tick's part, as an hour is long.
@@ -123,63 +124,96 @@ func (r *Renew) Lapsed(ctx context.Context, within time.Duration) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("find the watches that have ended: %w", err)
 	}
-	return each(page, func(a mail.Account) (bool, error) {
-		if !a.Callable() || a.GmailBlockedUntil.After(r.Now()) {
-			return false, nil
-		}
-		_, err := r.renew(ctx, a)
-		return err == nil, err
-	})
+	var done renewals
+	err = r.page(ctx, page, &done)
+	return int(done.renewed.Load()), err
 }
 
-// renew renews one watch, and has the mailbox listed where notifications may have been missed.
-func (r *Renew) renew(ctx context.Context, a mail.Account) (listed bool, err error) {
-	newest, ends, err := r.Gmail.Watch(ctx, a.ID, r.Topic)
-	var email string
-	if err == nil {
-		email, err = r.Gmail.Address(ctx, a.ID)
-	}
-	switch {
-	case fault.Is(err, fault.ReauthRequired):
-		return false, nil // it is marked; its owner has to link it again
-	case err != nil:
-		if a.WatchExpiresAt.Before(r.Now().Add(lapseSoon)) {
-			r.AboutToLapse(a.ID, err)
+// page renews a page's accounts, a few at a time.
+func (r *Renew) page(ctx context.Context, page []mail.Account, done *renewals) error {
+	_, err := each(page, func(a mail.Account) (bool, error) {
+		if !a.Callable() || a.GmailBlockedUntil.After(r.Now()) || nearEnd(ctx) || done.stop.Load() {
+			return false, nil
 		}
+		err := r.renew(ctx, a, done)
+		switch {
+		case fault.Is(err, fault.ReauthRequired), fault.Is(err, fault.AccountGone):
+			return false, nil // it is marked, and its owner has to link it again; or it was unlinked meanwhile
+		case err == nil:
+			return true, r.refreshLabels(ctx, a.ID)
+		case fault.Is(err, fault.ProjectThrottled):
+			done.stop.Store(true)
+		}
+		done.failed.Add(1)
+		r.Failed(a.ID, a.WatchExpiresAt.Before(r.Now().Add(lapseSoon)), err)
 		return false, fmt.Errorf("renew the watch of account %s: %w", a.ID, err)
-	}
-	err = r.Accounts.ChangeAccount(ctx, a.ID, func(a mail.Account) (mail.Account, bool) {
-		a.WatchExpiresAt = ends
-		a.Email = email // its owner may have changed the primary address
-		if a.AuditedAt.IsZero() {
-			a.AuditedAt = a.CreatedAt
-		}
-		return a, true
 	})
-	switch {
-	case fault.Is(err, fault.AccountGone):
-		return false, nil // unlinked meanwhile
-	case err != nil:
-		return false, err
+	return err
+}
+
+// renew renews one watch. The mailbox is listed where notifications may have been missed: asking for that
+// comes before the record of the renewal, as it is by this record that nobody asks again.
+func (r *Renew) renew(ctx context.Context, a mail.Account, done *renewals) error {
+	newest, ends, err := r.Gmail.Watch(ctx, a.ID, r.Topic)
+	if err != nil {
+		return err
 	}
-	if r.Catalogue.KeepsLabels() {
-		labels, err := r.Gmail.Labels(ctx, a.ID)
-		if err == nil {
-			err = r.Accounts.SaveLabels(ctx, a.ID, labels)
-		}
-		if err != nil {
-			return false, fmt.Errorf("refresh the label names of account %s: %w", a.ID, err)
+	email, err := r.Gmail.Address(ctx, a.ID)
+	if err != nil {
+		return err
+	}
+	moved := email != a.Email // its owner has changed the primary address
+	if moved {
+		// Before the notification, which finds the account by it.
+		if err := r.change(ctx, a.ID, func(a *mail.Account) { a.Email = email }); err != nil {
+			return err
 		}
 	}
 	lapsed := a.WatchExpiresAt.Before(r.Now())
 	silent := a.LastNotifiedAt.Before(r.Now().Add(-silentFor))
-	if !lapsed && !silent {
-		return false, nil
+	if moved || lapsed || silent {
+		if err := r.notify(ctx, email, max(newest, a.HistoryID)); err != nil {
+			return err
+		}
+		done.listed.Add(1)
 	}
-	return true, r.notify(ctx, email, max(newest, a.HistoryID))
+	if err := r.change(ctx, a.ID, func(a *mail.Account) {
+		a.WatchExpiresAt = ends
+		if a.AuditedAt.IsZero() {
+			a.AuditedAt = a.CreatedAt
+		}
+	}); err != nil {
+		return err
+	}
+	done.renewed.Add(1)
+	return nil
 }
 
-// notify puts on Gmail's topic what Gmail would have.
+func (r *Renew) change(ctx context.Context, account string, change func(*mail.Account)) error {
+	return r.Accounts.ChangeAccount(ctx, account, func(a mail.Account) (mail.Account, bool) {
+		change(&a)
+		return a, true
+	})
+}
+
+// refreshLabels keeps the names of a mailbox's labels, where labels are kept. The watch is renewed by
+// then: that this failed is no failed renewal.
+func (r *Renew) refreshLabels(ctx context.Context, account string) error {
+	if !r.Catalogue.KeepsLabels() {
+		return nil
+	}
+	labels, err := r.Gmail.Labels(ctx, account)
+	if err == nil {
+		err = r.Accounts.SaveLabels(ctx, account, labels)
+	}
+	if fault.Is(err, fault.ReauthRequired) || err == nil {
+		return nil
+	}
+	return fmt.Errorf("refresh the label names of account %s: %w", account, err)
+}
+
+// notify puts on Gmail's topic what Gmail would have: a historyId that is not below the cursor, so that
+// Ingest lists.
 func (r *Renew) notify(ctx context.Context, email string, newest mail.HistoryID) error {
 	data, err := json.Marshal(map[string]any{"emailAddress": email, "historyId": newest})
 	if err != nil {
@@ -205,10 +239,7 @@ func (r *Renew) audit(ctx context.Context) error {
 		}
 	}
 	// Also after a failure, so that one mailbox does not keep all others from their turn.
-	err = r.Accounts.ChangeAccount(ctx, a.ID, func(a mail.Account) (mail.Account, bool) {
-		a.AuditedAt = r.Now()
-		return a, true
-	})
+	err = r.change(ctx, a.ID, func(a *mail.Account) { a.AuditedAt = r.Now() })
 	if fault.Is(err, fault.AccountGone) {
 		err = nil
 	}

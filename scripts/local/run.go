@@ -72,6 +72,7 @@ To use the command-line tool beside it:
 	fmt.Fprintf(out, `
   curl -d address=ann@example.com -d refreshToken=ann-token %[1]s/sim/mailboxes
   go run ./scripts/mailyard account add --email ann@example.com --refresh-token ann-token --no-resync
+  go run ./scripts/mailyard account link --owner me     # or link it as its owner would: open what this prints
   curl -d subject=Hello -d from=bo@example.org -d text=Hi %[1]s/sim/mailboxes/ann@example.com/deliver
   go run ./scripts/mailyard account status
 `, y.gmailURL)

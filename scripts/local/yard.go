@@ -118,6 +118,12 @@ func (y *yard) openFunctions(ctx context.Context, o yardOptions) error {
 	if keyset == "" {
 		keyset = filepath.Join(stateDir, "keyset.json")
 	}
+	listener, err := listen(o.functionsAddr) // their address is a part of their environment
+	if err != nil {
+		return err
+	}
+	y.onClose(func() error { _ = listener.Close(); return nil }) // what serves has closed it already
+	y.functionsURL = "http://" + listener.Addr().String()
 	y.env = map[string]string{
 		"GOOGLE_CLOUD_PROJECT":          project,
 		"PUBSUB_EMULATOR_HOST":          y.emulators.PubSubHost,
@@ -127,10 +133,15 @@ func (y *yard) openFunctions(ctx context.Context, o yardOptions) error {
 		"MAILYARD_PUSH_SERVICE_ACCOUNT": issuer.Account,
 		"MAILYARD_OIDC_CERTS_URL":       y.gmailURL + "/certs",
 		"MAILYARD_GMAIL_ENDPOINT":       y.gmailURL,
+		"MAILYARD_OAUTH_AUTH_URL":       y.gmailURL + "/auth",
 		"MAILYARD_OAUTH_TOKEN_URL":      y.gmailURL + "/token",
+		"MAILYARD_OAUTH_REVOKE_URL":     y.gmailURL + "/revoke",
 		"MAILYARD_OAUTH_CLIENT_ID":      "local",
 		"MAILYARD_OAUTH_CLIENT_SECRET":  "local",
 		"MAILYARD_KEYSET_FILE":          keyset,
+		"MAILYARD_CONNECT_KEY":          "the-key-of-this-machine-and-no-other",
+		"MAILYARD_CONNECT_ORIGINS":      "http://localhost:3000",
+		"MAILYARD_PUBLIC_URL":           y.functionsURL,
 	}
 	y.logPath = filepath.Join(stateDir, o.logName)
 	log, err := os.Create(y.logPath)
@@ -159,19 +170,33 @@ func (y *yard) openFunctions(ctx context.Context, o yardOptions) error {
 			y.routes = append(y.routes, r)
 		}
 	}
-	y.functionsURL, err = y.serve(o.functionsAddr, functions)
-	return err
+	y.serveOn(listener, functions)
+	return nil
 }
 
 // serve answers on an address, a free one of this machine if it is empty, until the yard is closed.
 func (y *yard) serve(addr string, handler http.Handler) (url string, err error) {
+	listener, err := listen(addr)
+	if err != nil {
+		return "", err
+	}
+	y.serveOn(listener, handler)
+	return "http://" + listener.Addr().String(), nil
+}
+
+func listen(addr string) (net.Listener, error) {
 	if addr == "" {
 		addr = "127.0.0.1:0"
 	}
 	listener, err := net.Listen("tcp", addr)
 	if err != nil {
-		return "", fmt.Errorf("listen: %w; choose another address", err)
+		return nil, fmt.Errorf("listen: %w; choose another address", err)
 	}
+	return listener, nil
+}
+
+// serveOn answers until the yard is closed.
+func (y *yard) serveOn(listener net.Listener, handler http.Handler) {
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
@@ -187,7 +212,6 @@ func (y *yard) serve(addr string, handler http.Handler) (url string, err error) 
 		}
 		return err
 	})
-	return "http://" + listener.Addr().String(), nil
 }
 
 // deliver starts to deliver; it ends when the yard is closed. A courier that fails calls failed.

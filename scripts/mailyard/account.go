@@ -19,7 +19,7 @@ import (
 func accountCommand(t *tool) *cobra.Command {
 	return group("account", "Link mailboxes and see where they stand",
 		accountAddCommand(t), accountListCommand(t), accountStatusCommand(t),
-		accountResyncCommand(t), accountAuditCommand(t))
+		accountResyncCommand(t), accountAuditCommand(t), accountLinkCommand(t), accountRemoveCommand(t))
 }
 
 // maxToken is the longest refresh token that is read, in bytes; Google's have up to 512.
@@ -27,20 +27,30 @@ const maxToken = 4096
 
 func accountAddCommand(t *tool) *cobra.Command {
 	var g mailbox.Grant
+	var file string
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "add --email E --refresh-token T",
-		Short: "Link a mailbox by a refresh token, or link it again",
+		Use:   "add --email E {--refresh-token T | --delegated}",
+		Short: "Link a mailbox by a refresh token or by its domain's delegation, or link it again",
 		Long: "Tries the refresh token, stores it encrypted, has Gmail notify of the mailbox's changes and asks for\n" +
 			"a resync, which mirrors what the mailbox holds already. A token that is revoked or of another\n" +
 			"mailbox changes nothing.\n\n" +
 			"For an account that exists it renews the credential, keeps the cursor, makes it active, and asks\n" +
 			"for a resync. The account follows from owner and address, so adding twice makes one.\n\n" +
 			"A token on the command line stands in the shell's history and in the list of processes; with\n" +
-			"--refresh-token - it is read from standard input instead.",
-		Example: "  mailyard account add --email kim@example.com --refresh-token - < token.txt",
-		Args:    arguments(0, 0, ""),
+			"--refresh-token - it is read from standard input instead.\n\n" +
+			"With --delegated there is no token: the domain's administrator lets the service account\n" +
+			"MAILYARD_DELEGATION_SERVICE_ACCOUNT read its users' mailboxes. --file links many of those.",
+		Example: "  mailyard account add --email kim@example.com --refresh-token - < token.txt\n" +
+			"  mailyard account add --delegated --owner acme --file addresses.txt",
+		Args: arguments(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if file != "" {
+				if !g.Delegated || g.Email != "" || g.RefreshToken != "" {
+					return misused("--file is for delegated mailboxes: give it with --delegated, and without --email and --refresh-token")
+				}
+				return t.addFile(cmd.Context(), file, g, asJSON)
+			}
 			if err := t.readGrant(&g); err != nil {
 				return err
 			}
@@ -49,6 +59,8 @@ func accountAddCommand(t *tool) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&g.Email, "email", "", "the mailbox's address")
 	cmd.Flags().StringVar(&g.RefreshToken, "refresh-token", "", "the refresh token that the mailbox's owner granted; - reads it from standard input")
+	cmd.Flags().BoolVar(&g.Delegated, "delegated", false, "the mailbox's domain has delegated it to MAILYARD_DELEGATION_SERVICE_ACCOUNT")
+	cmd.Flags().StringVar(&file, "file", "", "a file of delegated mailboxes, one address a line; - reads standard input")
 	cmd.Flags().StringVar(&g.Owner, "owner", "", "whose account it is, as the app names its users")
 	cmd.Flags().BoolVar(&g.NoResync, "no-resync", false, "do not mirror what the mailbox holds already")
 	jsonFlag(cmd, &asJSON)
@@ -62,6 +74,13 @@ func (t *tool) readGrant(g *mailbox.Grant) error {
 	}
 	if err := mail.CheckAddress(g.Email); err != nil {
 		return misused("--email is not a mail address; write it in full, with @ and domain")
+	}
+	if g.Delegated {
+		if g.RefreshToken != "" {
+			return misused("--delegated and --refresh-token are two ways of being let in; give one of them")
+		}
+		g.Email = strings.TrimSpace(g.Email)
+		return t.app.CheckDelegation()
 	}
 	if g.RefreshToken == "-" {
 		token, err := io.ReadAll(io.LimitReader(t.stdin, maxToken+1))
@@ -86,6 +105,9 @@ func (t *tool) addAccount(ctx context.Context, g mailbox.Grant, asJSON bool) err
 		return err
 	}
 	account, err := linker.Link(ctx, g)
+	if g.Delegated {
+		err = delegationAdvice(err)
+	}
 	switch {
 	case err != nil && account.ID != "":
 		return fmt.Errorf("account %s is linked, but something that belongs to it is not done; run the same command again: %w", account.ID, err)

@@ -22,6 +22,7 @@ type surroundings struct {
 	stdout, stderr io.Writer
 	now            func() time.Time
 	who            string // works here, for the record of what was done
+	options        []app.Option
 }
 
 // A tool is what every command works with.
@@ -37,7 +38,7 @@ func misused(format string, args ...any) error { return misuse{fmt.Errorf(format
 
 // run does what the arguments say and returns the exit status.
 func run(ctx context.Context, s surroundings, args []string) int {
-	t := &tool{s, app.New(s.lookup, io.Discard, app.WithClock(s.now))}
+	t := &tool{s, app.New(s.lookup, io.Discard, append([]app.Option{app.WithClock(s.now)}, s.options...)...)}
 	root := newCommand(t)
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
@@ -65,7 +66,7 @@ func run(ctx context.Context, s surroundings, args []string) int {
 // newCommand returns the command tree.
 func newCommand(t *tool) *cobra.Command {
 	root := group("mailyard", "Operate Mailyard: accounts, and what has failed",
-		accountCommand(t), deadLetterCommand(t))
+		accountCommand(t), deadLetterCommand(t), keysetCommand(t))
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetIn(t.stdin)
@@ -115,6 +116,7 @@ func arguments(least, most int, what string) cobra.PositionalArgs {
 var advice = map[fault.Code]string{
 	fault.FirestoreUnavailable: "Firestore cannot be reached or does not let you in; check the network, your Google Cloud credentials (locally FIRESTORE_EMULATOR_HOST) and try again",
 	fault.PubSubUnavailable:    "Pub/Sub cannot be reached or does not let you in; check the network, your Google Cloud credentials, the topic (locally PUBSUB_EMULATOR_HOST) and try again",
+	fault.KeyUnavailable:       "Cloud KMS does not unwrap the keyset; check MAILYARD_KEYSET, MAILYARD_KMS_KEY, your Google Cloud credentials and their role on that key",
 	fault.GmailUnavailable:     "Gmail does not answer as it should; check MAILYARD_GMAIL_ENDPOINT, or try again later",
 	fault.TokenUnavailable:     "the token server gives no access token; check MAILYARD_OAUTH_CLIENT_ID, MAILYARD_OAUTH_CLIENT_SECRET and MAILYARD_OAUTH_TOKEN_URL, or try again later",
 	fault.ReauthRequired:       "the refresh token is revoked, expired or not of this OAuth client; have the mailbox's owner grant access again and use the new token",

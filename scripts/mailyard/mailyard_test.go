@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"mailyard.internal/mailyard/shared/app"
 	"mailyard.internal/mailyard/shared/apptest"
 	"mailyard.internal/mailyard/shared/fault"
 	"mailyard.internal/mailyard/shared/ledger"
@@ -53,6 +54,7 @@ func (p *prog) do(ctx context.Context, stdin io.Reader, args ...string) result {
 	var stdout, stderr bytes.Buffer
 	status := run(ctx, surroundings{
 		lookup: p.Lookup, stdin: stdin, stdout: &stdout, stderr: &stderr, now: p.Clock.Now, who: "tester",
+		options: []app.Option{app.WithIAM(p.Env["MAILYARD_GMAIL_ENDPOINT"])},
 	}, args)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -158,6 +160,14 @@ func TestMisuse(t *testing.T) {
 		{[]string{"account", "add", "--refresh-token", "T"}, "--email is not given"},
 		{[]string{"account", "add", "--email", "kim", "--refresh-token", "T"}, "--email is not a mail address"},
 		{[]string{"account", "add", "--email", "kim@example.com"}, "the refresh token is empty"},
+		{[]string{"account", "add", "--email", "kim@example.com", "--delegated", "--refresh-token", "1//secret"}, "two ways of being let in"},
+		{[]string{"account", "add", "--file", "x.txt"}, "--file is for delegated mailboxes"},
+		{[]string{"account", "add", "--delegated", "--file", "x.txt", "--email", "kim@example.com"}, "without --email"},
+		{[]string{"account", "link"}, "--owner is not given"},
+		{[]string{"account", "link", "--owner", "u", "--expires", "0s"}, "--expires must be more than 0"},
+		{[]string{"account", "link", "--owner", "u", "--expires", "1000h"}, "at most 168h"},
+		{[]string{"account", "remove"}, "needs one argument: the account's id"},
+		{[]string{"keyset", "old"}, "write one of new"},
 		{[]string{"account", "add", "--email", "kim@example.com", "--refresh-token", "-"}, "the refresh token is empty"},
 		{[]string{"account", "add", "--email", "kim@example.com", "--refresh-token=", "1//secret"}, "takes no arguments, only flags"},
 	} {

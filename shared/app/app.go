@@ -48,6 +48,7 @@ type App struct {
 	bus       opener[*pubsubbus.Bus]
 	gmail     opener[*gmailapi.Client]
 	keyset    opener[*keyset.Keyset]
+	wrapper   opener[*keyset.Wrapper]
 }
 
 // An Option changes what an App is made of.
@@ -73,11 +74,18 @@ func WithGmailQuota(unitsPerMinute float64) Option {
 	return func(a *App) { a.calls = append(a.calls, gmailapi.WithQuota(unitsPerMinute)) }
 }
 
+// WithIAM has another IAM than Google's sign for delegated mailboxes, at a URL where nobody is asked who
+// they are.
+func WithIAM(url string) Option {
+	return func(a *App) { a.calls = append(a.calls, gmailapi.WithIAM(gmailapi.IAMAt(url))) }
+}
+
 // New returns an App that reads its environment through lookup and logs to log.
 func New(lookup config.Lookup, log io.Writer, options ...Option) *App {
 	a := &App{
 		log:    gcplog.New(log),
 		now:    time.Now,
+		calls:  []gmailapi.Option{gmailapi.WithProjectGate(new(gmailapi.ProjectGate))},
 		config: sync.OnceValues(func() (config.Config, error) { return config.Load(lookup) }),
 		all:    sync.OnceValues(lane.All),
 	}
@@ -123,6 +131,7 @@ func (a *App) EntryPoints() ([]EntryPoint, error) {
 		{"Tick", a.onFirstUse("Tick", a.tick)},
 		{"Resync", a.onFirstUse("Resync", a.resync)},
 		{"Renew", a.onFirstUse("Renew", a.renew)},
+		{"Connect", a.onFirstUse("Connect", a.connect)},
 	}
 	for _, l := range catalogue.Lanes {
 		entries = append(entries, EntryPoint{l.EntryPoint, a.onFirstUse(l.EntryPoint, func(ctx context.Context) (http.HandlerFunc, error) {
@@ -275,20 +284,6 @@ func (a *App) Bus(ctx context.Context) (*pubsubbus.Bus, error) {
 	})
 }
 
-// Keyset returns what encrypts credentials.
-func (a *App) Keyset() (*keyset.Keyset, error) {
-	return a.keyset.open(func() (*keyset.Keyset, error) {
-		c, err := a.config()
-		if err != nil {
-			return nil, err
-		}
-		if err := c.CheckGmail(); err != nil {
-			return nil, err
-		}
-		return keyset.FromFile(c.KeysetFile)
-	})
-}
-
 // Gmail returns what calls Gmail.
 func (a *App) Gmail(ctx context.Context) (*gmailapi.Client, error) {
 	return a.gmail.open(func() (*gmailapi.Client, error) {
@@ -329,31 +324,4 @@ func (a *App) Close() error {
 		}
 	}
 	return nil
-}
-
-// An opener keeps what was opened, and forgets that it could not be.
-type opener[T any] struct {
-	mu    sync.Mutex
-	value T
-	done  bool
-}
-
-func (o *opener[T]) open(build func() (T, error)) (T, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.done {
-		return o.value, nil
-	}
-	value, err := build()
-	if err != nil {
-		return value, err
-	}
-	o.value, o.done = value, true
-	return value, nil
-}
-
-func (o *opener[T]) opened() (T, bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.value, o.done
 }

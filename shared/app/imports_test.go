@@ -41,13 +41,14 @@ var layers = []layer{
 	{"shared/lane", "is pure: it imports the standard library and mail", []string{"shared/mail"}},
 	{"shared/ledger", "is pure: it imports the standard library, mail and fault", []string{"shared/mail", "shared/fault"}},
 	{"shared/config", "reads what it is given: it imports the standard library only", nil},
+	{"shared/ticket", "signs tickets: it knows nothing but its library", []string{"github.com/golang-jwt/jwt/v5"}},
 	{"shared/gcplog", "is about logging alone: it imports the standard library only", nil},
 	{"shared/gmailsim", "stands for Gmail, not for Mailyard: it imports the standard library only", nil},
 
 	{"shared/event", adapter, []string{"shared/mail", "github.com/cloudevents/sdk-go/v2/..."}},
 	{"shared/firestoredb", adapter, []string{
 		"shared/mail", "shared/lane", "shared/fault", "shared/ledger", "shared/config",
-		"cloud.google.com/go/firestore/...", "google.golang.org/api/option", "google.golang.org/grpc/...",
+		"cloud.google.com/go/firestore/...", "google.golang.org/api/iterator", "google.golang.org/api/option", "google.golang.org/grpc/...",
 	}},
 	{"shared/pubsubbus", adapter, []string{
 		"shared/mail", "shared/lane", "shared/fault", "shared/ledger", "shared/event",
@@ -58,21 +59,23 @@ var layers = []layer{
 	}},
 	{"shared/gmailapi", adapter, []string{
 		"shared/mail", "shared/lane", "shared/fault", "shared/config", "shared/gmailapi/content",
-		"google.golang.org/api/gmail/v1", "google.golang.org/api/googleapi", "google.golang.org/api/option", "golang.org/x/oauth2/...",
+		"google.golang.org/api/gmail/v1", "google.golang.org/api/iamcredentials/v1", "google.golang.org/api/googleapi", "google.golang.org/api/option", "golang.org/x/oauth2/...",
 		"golang.org/x/time/rate",
 	}},
-	{"shared/keyset", adapter, []string{"shared/fault", "shared/config", "github.com/tink-crypto/..."}},
+	{"shared/keyset", adapter, []string{
+		"shared/fault", "shared/config", "github.com/tink-crypto/...", "google.golang.org/api/option", "google.golang.org/api/transport/http",
+	}},
 	{"shared/pushauth", adapter, []string{"shared/fault", "shared/config", "google.golang.org/api/idtoken", "google.golang.org/api/option"}},
 	{"shared/delivery", "stands between HTTP and the handlers: it knows no function and no store", []string{
 		"shared/mail", "shared/lane", "shared/fault", "shared/ledger", "shared/event", "shared/gcplog", "shared/pushauth",
 	}},
 
-	{"functions/...", "is a function: it imports mail, lane, fault and ledger, declares the interfaces it needs, and knows no other function", []string{
-		"shared/mail", "shared/lane", "shared/fault", "shared/ledger",
+	{"functions/...", "is a function: it imports mail, lane, fault, ledger and ticket, declares the interfaces it needs, and knows no other function", []string{
+		"shared/mail", "shared/lane", "shared/fault", "shared/ledger", "shared/ticket",
 	}},
 
 	{"shared/app", "alone wires adapters and functions together, and knows no SDK but the transport's options", []string{
-		"functions/...", "shared/mail", "shared/lane", "shared/fault", "shared/ledger", "shared/config", "shared/gcplog", "shared/event",
+		"functions/...", "shared/mail", "shared/lane", "shared/fault", "shared/ledger", "shared/config", "shared/gcplog", "shared/event", "shared/ticket",
 		"shared/firestoredb", "shared/pubsubbus", "shared/gmailapi", "shared/keyset", "shared/pushauth", "shared/delivery",
 		"google.golang.org/grpc",
 	}},
@@ -95,6 +98,8 @@ var sdks = []struct {
 	{"cloud.google.com/go/pubsub", []string{"shared/pubsubbus"}},
 	{"google.golang.org/api/gmail", []string{"shared/gmailapi", "shared/gmailapi/content"}},
 	{"google.golang.org/api/idtoken", []string{"shared/pushauth"}},
+	{"google.golang.org/api/iamcredentials", []string{"shared/gmailapi"}},
+	{"github.com/golang-jwt", []string{"shared/ticket"}},
 	{"golang.org/x/oauth2", []string{"shared/gmailapi"}},
 	{"github.com/cloudevents", []string{"shared/event"}},
 	{"github.com/tink-crypto", []string{"shared/keyset"}},

@@ -2,15 +2,23 @@ package app
 
 import (
 	"context"
+	"errors"
 
 	"mailyard.internal/mailyard/functions/deadletter"
 	"mailyard.internal/mailyard/functions/mailbox"
 	"mailyard.internal/mailyard/shared/gmailapi"
 	"mailyard.internal/mailyard/shared/lane"
+	"mailyard.internal/mailyard/shared/mail"
 )
 
 // Catalogue returns the lanes.
 func (a *App) Catalogue() (*lane.Catalogue, error) { return a.catalogue() }
+
+// CheckDelegation refuses an environment in which no delegated mailbox can be read.
+func (a *App) CheckDelegation() error {
+	c, err := a.config()
+	return errors.Join(err, c.CheckDelegation())
+}
 
 // Linker returns what links mailboxes.
 func (a *App) Linker(ctx context.Context) (*mailbox.Linker, error) {
@@ -31,7 +39,9 @@ func (a *App) Linker(ctx context.Context) (*mailbox.Linker, error) {
 		return nil, err
 	}
 	return mailbox.NewLinker(mailbox.LinkPorts{
-		Try:    func(refreshToken string) (mailbox.Trial, error) { return gmailapi.Try(c, refreshToken, a.now) },
+		Try: func(kind mail.CredentialKind, secret string) (mailbox.Trial, error) {
+			return gmailapi.Try(c, kind, secret, a.now, a.calls...)
+		},
 		Keyset: keys, Credentials: db, Accounts: db,
 		Resyncs: mailbox.NewResyncs(db, bus, a.now),
 		Topic:   "projects/" + c.Project + "/topics/" + lane.NotificationsTopic, Now: a.now,

@@ -1,6 +1,7 @@
 package app_test
 
 import (
+	"fmt"
 	"net/http"
 	"testing"
 	"time"
@@ -113,4 +114,69 @@ func TestProjectLimitIsAnotherGate(t *testing.T) {
 	y.Settle()
 	y.AssertMirror(accountA.ID, box)
 	y.AssertMirror(accountB.ID, other)
+}
+
+// An account without a cursor is not begun while its gate is closed.
+func TestNoCursorYetWhileTheGateIsClosed(t *testing.T) {
+	t.Parallel()
+	y := apptest.New(t, apptest.Options{})
+	box := addMailbox(t, y, "kim@example.com", "refresh")
+	deliverMany(t, box, 2)
+	account := y.Link(box, "refresh", 0)
+	setAccount(t, y, account.ID, func(a *mail.Account) { a.GmailBlockedUntil = y.Clock.Now().Add(5 * time.Minute) })
+	if status := y.Post("Ingest", apptest.Push{Data: notification(box), Attempt: 1}); status != http.StatusNoContent {
+		t.Errorf("the push was answered %d", status)
+	}
+	y.Tick()
+	if n := callsFor(y, box); n != 0 {
+		t.Errorf("%d Gmail calls while the gate was closed", n)
+	}
+	y.Start()
+	y.Clock.Advance(6 * time.Minute)
+	y.Tick()
+	y.Settle()
+	y.AssertMirror(account.ID, box)
+}
+
+// However many accounts wait that may not call Gmail, a tick comes to those that may.
+func TestSleepingAccountsHoldNobodyUp(t *testing.T) {
+	t.Parallel()
+	y := apptest.New(t, apptest.Options{})
+	const sleeping = 205 // more than a tick takes on
+	sleeper := addMailbox(t, y, "sleeper@example.com", "refresh-sleeper")
+	for i := range sleeping {
+		id := mail.AccountID(fmt.Sprint("owner ", i), sleeper.Address())
+		if _, err := y.DB.EnsureAccount(t.Context(), id, func(a mail.Account) mail.Account {
+			a.Email, a.HistoryID, a.Status = sleeper.Address(), 9, mail.StatusReauthRequired
+			if i%2 == 0 {
+				a.Status, a.GmailBlockedUntil = mail.StatusActive, y.Clock.Now().Add(time.Hour)
+			}
+			a.RecheckFrom, a.RecheckAt = 7, y.Clock.Now().Add(-time.Hour)
+			return a
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	box := addMailbox(t, y, "kim@example.com", "refresh")
+	account := y.LinkAndWatch(box, "refresh")
+	box.LoseNotifications(1000)
+	deliverMany(t, box, 2)
+	setAccount(t, y, account.ID, func(a *mail.Account) { a.RecheckFrom, a.RecheckAt = a.HistoryID, y.Clock.Now() })
+	y.Start()
+	y.Tick()
+	y.Tick()
+	y.Settle()
+	y.AssertMirror(account.ID, box)
+	if n := callsFor(y, sleeper); n != 0 {
+		t.Errorf("%d Gmail calls for those that may not", n)
+	}
+	accounts, err := y.DB.AccountsOf(t.Context(), sleeper.Address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range accounts {
+		if a.RecheckFrom != 7 || a.RecheckAt.Before(y.Clock.Now()) {
+			t.Fatalf("what is to be listed was forgotten, or is due for ever: %+v", a)
+		}
+	}
 }

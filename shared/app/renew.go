@@ -38,16 +38,21 @@ func (a *App) renewer(ctx context.Context, p parts) (*mailbox.Renew, error) {
 	}
 	return mailbox.NewRenew(mailbox.RenewPorts{
 		Catalogue: p.catalogue, Accounts: p.db, Gmail: gmail, Publisher: p.bus, Auditor: auditor,
-		Topic:        "projects/" + p.server.Project + "/topics/" + lane.NotificationsTopic,
-		AboutToLapse: a.logAboutToLapse, Audited: a.logAudit, Now: a.now,
+		Topic:  "projects/" + p.server.Project + "/topics/" + lane.NotificationsTopic,
+		Failed: a.logNotRenewed, Audited: a.logAudit, Now: a.now,
 	}), nil
 }
 
-// logAboutToLapse writes the line that an alert counts.
-func (a *App) logAboutToLapse(account string, err error) {
-	a.log.LogAttrs(context.Background(), slog.LevelError, "Renew watch_about_to_lapse",
+// logNotRenewed names an account whose watch could not be renewed: an error, which an alert counts, where
+// the watch ends within two days, else a warning, as the next hour comes before that.
+func (a *App) logNotRenewed(account string, aboutToLapse bool, err error) {
+	level, outcome := slog.LevelWarn, "watch_not_renewed"
+	if aboutToLapse {
+		level, outcome = slog.LevelError, "watch_about_to_lapse"
+	}
+	a.log.LogAttrs(context.Background(), level, "Renew "+outcome,
 		slog.String("account", account), slog.String("error", fault.Text(err)),
-		gcplog.Labels("consumer", "Renew", "lane", "", "outcome", "watch_about_to_lapse", "code", string(fault.CodeOf(err))))
+		gcplog.Labels("consumer", "Renew", "lane", "", "outcome", outcome, "code", string(fault.CodeOf(err))))
 }
 
 // logAudit writes what an audit found, for the metric of drift.

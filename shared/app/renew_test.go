@@ -44,7 +44,7 @@ func TestRenewsSoonestFirst(t *testing.T) {
 		if i >= due {
 			end = y.Clock.Now().Add(6*24*time.Hour + time.Hour)
 		}
-		if i%50 == 3 {
+		if i < due && i%50 == 3 {
 			failing[address] = true
 			if _, err := y.Gmail.AddFault(gmailsim.Fault{Method: "watch", Mailbox: address, Status: 500}); err != nil {
 				t.Fatal(err)
@@ -78,10 +78,13 @@ func TestRenewsSoonestFirst(t *testing.T) {
 			t.Errorf("%s was renewed as number %d, its turn was %d", address, i, at)
 		}
 	}
-	alerts := ""
+	alerts, warnings := "", ""
 	for line := range strings.Lines(y.Log.String()) {
-		if strings.Contains(line, `"outcome":"watch_about_to_lapse"`) {
+		switch {
+		case strings.Contains(line, `"outcome":"watch_about_to_lapse"`) && strings.Contains(line, `"severity":"ERROR"`):
 			alerts += line
+		case strings.Contains(line, `"outcome":"watch_not_renewed"`) && strings.Contains(line, `"severity":"WARNING"`):
+			warnings += line
 		}
 	}
 	for address, id := range ids {
@@ -92,9 +95,19 @@ func TestRenewsSoonestFirst(t *testing.T) {
 			t.Errorf("%s: renewed %v, due %v, failing %v, cursor %d", address, renewed, isDue, failing[address], a.HistoryID)
 		}
 		soon := ends[address].Before(y.Clock.Now().Add(48 * time.Hour))
-		if alerted := strings.Contains(alerts, `"account":"`+id+`"`); alerted != (failing[address] && soon) {
+		named := `"account":"` + id + `"`
+		if alerted := strings.Contains(alerts, named); alerted != (failing[address] && soon) {
 			t.Errorf("%s: about to lapse was logged %v", address, alerted)
 		}
+		if warned := strings.Contains(warnings, named); warned != (failing[address] && !soon) {
+			t.Errorf("%s: not renewed was logged %v", address, warned)
+		}
+	}
+	if log := alerts + warnings; strings.Count(log, `"code":"gmail_unavailable"`) != len(failing) {
+		t.Errorf("the failures' codes are in %s", log)
+	}
+	if log := y.Log.String(); !strings.Contains(log, fmt.Sprintf(`"renewed":%d,`, due-len(failing))) || !strings.Contains(log, fmt.Sprintf(`"not_renewed":%d,`, len(failing))) {
+		t.Error("the counts in the log are not those")
 	}
 	checkSecrets(t, y)
 }

@@ -86,6 +86,13 @@ type Options struct {
 	GmailQuota float64
 }
 
+const (
+	// ConnectKey signs the links of every Yard.
+	ConnectKey = "connect-key-0123456789-0123456789"
+	// DelegationServiceAccount is whom domains delegate their mailboxes to.
+	DelegationServiceAccount = "reader@yard.iam.gserviceaccount.com"
+)
+
 // NoQuota is a quota that nobody uses up: the simulated Gmail has none.
 const NoQuota = 1e9
 
@@ -119,6 +126,7 @@ func New(t testing.TB, o Options) *Yard {
 	y.Gmail = gmailsim.New(gmailsim.Config{Publish: y.publishTo, Now: y.Clock.Now})
 	sim := httptest.NewServer(y.Gmail)
 	t.Cleanup(sim.Close)
+	y.Functions = httptest.NewUnstartedServer(nil) // its address is known from here on
 
 	y.Env = map[string]string{
 		"GOOGLE_CLOUD_PROJECT":         y.Project,
@@ -126,19 +134,27 @@ func New(t testing.TB, o Options) *Yard {
 		"FIRESTORE_EMULATOR_HOST":      os.Getenv("FIRESTORE_EMULATOR_HOST"),
 		"MAILYARD_PUSH_AUTH":           "off",
 		"MAILYARD_GMAIL_ENDPOINT":      sim.URL,
+		"MAILYARD_OAUTH_AUTH_URL":      sim.URL + "/auth",
 		"MAILYARD_OAUTH_TOKEN_URL":     sim.URL + "/token",
+		"MAILYARD_OAUTH_REVOKE_URL":    sim.URL + "/revoke",
 		"MAILYARD_OAUTH_CLIENT_ID":     "client",
 		"MAILYARD_OAUTH_CLIENT_SECRET": "client-secret",
 		"MAILYARD_KEYSET_FILE":         filepath.Join(t.TempDir(), "keyset.json"),
+		"MAILYARD_CONNECT_KEY":         ConnectKey,
+		"MAILYARD_CONNECT_ORIGINS":     "https://app.example.com",
+		"MAILYARD_PUBLIC_URL":          "http://" + y.Functions.Listener.Addr().String(),
+
+		"MAILYARD_DELEGATION_SERVICE_ACCOUNT": DelegationServiceAccount,
 	}
 	for name, value := range o.Env {
 		y.Env[name] = value
 	}
-	y.App = app.New(y.Lookup, y.Log, app.WithClock(y.Clock.Now), app.WithCatalogue(y.Catalogue), app.WithGRPC(y.Meter.Options()...), app.WithGmailQuota(o.quota()))
+	y.App = app.New(y.Lookup, y.Log, app.WithClock(y.Clock.Now), app.WithCatalogue(y.Catalogue), app.WithGRPC(y.Meter.Options()...), app.WithGmailQuota(o.quota()), app.WithIAM(sim.URL))
 	t.Cleanup(func() { y.App.Close() })
 	y.DB, err = y.App.DB(context.Background())
 	y.must(err, "open Firestore")
-	y.Functions = httptest.NewServer(y.mux(y.App))
+	y.Functions.Config.Handler = y.mux(y.App)
+	y.Functions.Start()
 	t.Cleanup(y.Functions.Close)
 
 	o.Courier.Observe = y.observe

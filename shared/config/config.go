@@ -5,7 +5,10 @@ package config
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
+	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -31,10 +34,21 @@ type Config struct {
 	FirestoreEmulator string // FIRESTORE_EMULATOR_HOST, likewise
 
 	GmailEndpoint     string // MAILYARD_GMAIL_ENDPOINT, ends with a slash
+	OAuthAuthURL      string // MAILYARD_OAUTH_AUTH_URL
 	OAuthTokenURL     string // MAILYARD_OAUTH_TOKEN_URL
+	OAuthRevokeURL    string // MAILYARD_OAUTH_REVOKE_URL
 	OAuthClientID     string // MAILYARD_OAUTH_CLIENT_ID; only functions that call Gmail have it
 	OAuthClientSecret string // MAILYARD_OAUTH_CLIENT_SECRET; likewise
-	KeysetFile        string // MAILYARD_KEYSET_FILE; likewise
+	// DelegationServiceAccount signs for mailboxes of domains that have delegated them to it:
+	// MAILYARD_DELEGATION_SERVICE_ACCOUNT. Empty where no domain has.
+	DelegationServiceAccount string
+	Keyset                   string // MAILYARD_KEYSET, wrapped; only functions that call Gmail have it
+	KMSKey                   string // MAILYARD_KMS_KEY, as gcp-kms://projects/…; likewise
+	KeysetFile               string // MAILYARD_KEYSET_FILE, instead of these two on one machine
+
+	ConnectKey     string   // MAILYARD_CONNECT_KEY
+	ConnectOrigins []string // MAILYARD_CONNECT_ORIGINS, parted by commas: where a person may be sent back to
+	PublicURL      string   // MAILYARD_PUBLIC_URL, without a slash at its end; Connect answers at /Connect below it
 
 	PushAuth           PushAuth // MAILYARD_PUSH_AUTH
 	PushAudience       string   // MAILYARD_PUSH_AUDIENCE; empty: any
@@ -61,10 +75,17 @@ func Load(lookup Lookup) (Config, error) {
 		PubSubEmulator:     r.text("PUBSUB_EMULATOR_HOST", ""),
 		FirestoreEmulator:  r.text("FIRESTORE_EMULATOR_HOST", ""),
 		GmailEndpoint:      strings.TrimSuffix(r.url("MAILYARD_GMAIL_ENDPOINT", "https://gmail.googleapis.com"), "/") + "/",
+		OAuthAuthURL:       r.url("MAILYARD_OAUTH_AUTH_URL", "https://accounts.google.com/o/oauth2/v2/auth"),
+		OAuthRevokeURL:     r.url("MAILYARD_OAUTH_REVOKE_URL", "https://oauth2.googleapis.com/revoke"),
 		OAuthTokenURL:      r.url("MAILYARD_OAUTH_TOKEN_URL", "https://oauth2.googleapis.com/token"),
 		OAuthClientID:      r.text("MAILYARD_OAUTH_CLIENT_ID", ""),
 		OAuthClientSecret:  r.text("MAILYARD_OAUTH_CLIENT_SECRET", ""),
+		Keyset:             r.text("MAILYARD_KEYSET", ""),
+		KMSKey:             r.text("MAILYARD_KMS_KEY", ""),
 		KeysetFile:         r.text("MAILYARD_KEYSET_FILE", ""),
+		ConnectKey:         r.text("MAILYARD_CONNECT_KEY", ""),
+		ConnectOrigins:     r.origins("MAILYARD_CONNECT_ORIGINS"),
+		PublicURL:          r.public("MAILYARD_PUBLIC_URL"),
 		PushAuth:           PushAuth(r.oneOf("MAILYARD_PUSH_AUTH", string(PushAuthIAM), string(PushAuthOIDC), string(PushAuthOff))),
 		PushAudience:       r.text("MAILYARD_PUSH_AUDIENCE", ""),
 		PushServiceAccount: r.text("MAILYARD_PUSH_SERVICE_ACCOUNT", ""),
@@ -72,6 +93,8 @@ func Load(lookup Lookup) (Config, error) {
 		Lanes:              r.list("MAILYARD_LANES"),
 		KeepBodies:         r.oneOf("MAILYARD_CONTENT", "full", "headers") == "full",
 		Revision:           r.text("K_REVISION", "local"),
+
+		DelegationServiceAccount: r.text("MAILYARD_DELEGATION_SERVICE_ACCOUNT", ""),
 	}
 	if c.Project == "" {
 		r.refuse("GOOGLE_CLOUD_PROJECT is not set; write the id of the Google Cloud project")
@@ -96,17 +119,69 @@ func (c Config) CheckPush() error {
 
 // CheckGmail refuses a configuration that cannot call Gmail.
 func (c Config) CheckGmail() error {
-	var errs []error
-	for name, value := range map[string]string{
-		"MAILYARD_OAUTH_CLIENT_ID":     c.OAuthClientID,
-		"MAILYARD_OAUTH_CLIENT_SECRET": c.OAuthClientSecret,
-		"MAILYARD_KEYSET_FILE":         c.KeysetFile,
-	} {
-		if value == "" {
-			errs = append(errs, fmt.Errorf("%s is not set, and without it Gmail cannot be called", name))
-		}
+	return errors.Join(append(
+		missing(" is not set, and without it Gmail cannot be called",
+			"MAILYARD_OAUTH_CLIENT_ID", c.OAuthClientID, "MAILYARD_OAUTH_CLIENT_SECRET", c.OAuthClientSecret),
+		c.checkKeyset())...)
+}
+
+// checkKeyset refuses a configuration that does not say once, and whole, what encrypts credentials.
+func (c Config) checkKeyset() error {
+	switch {
+	case c.KeysetFile != "" && c.Keyset != "":
+		return errors.New("MAILYARD_KEYSET and MAILYARD_KEYSET_FILE are both set; write one of them: the file is for one machine")
+	case c.KeysetFile != "":
+		return nil
+	case c.Keyset == "":
+		return errors.New("neither MAILYARD_KEYSET nor MAILYARD_KEYSET_FILE is set, and without a keyset no credential can be read; mailyard keyset new makes one for MAILYARD_KEYSET")
+	}
+	return c.CheckKMS()
+}
+
+// CheckKMS refuses a configuration that does not name the key which wraps the keyset.
+func (c Config) CheckKMS() error {
+	if !kmsKey.MatchString(c.KMSKey) {
+		return errors.New("MAILYARD_KMS_KEY does not name the key that wraps MAILYARD_KEYSET; write it as gcp-kms://projects/P/locations/L/keyRings/R/cryptoKeys/K")
+	}
+	return nil
+}
+
+var kmsKey = regexp.MustCompile(`^gcp-kms://projects/[^/]+/locations/[^/]+/keyRings/[^/]+/cryptoKeys/[^/]+$`)
+
+// CheckDelegation refuses a configuration that cannot read delegated mailboxes.
+func (c Config) CheckDelegation() error {
+	return errors.Join(missing(" is not set; write the service account to which the domains have delegated their mailboxes",
+		"MAILYARD_DELEGATION_SERVICE_ACCOUNT", c.DelegationServiceAccount)...)
+}
+
+// CheckLinks refuses a configuration that cannot make or take the links by which mailboxes are linked.
+func (c Config) CheckLinks() error {
+	errs := missing(" is not set, and without it no mailbox can be linked by its owner",
+		"MAILYARD_CONNECT_KEY", c.ConnectKey, "MAILYARD_PUBLIC_URL", c.PublicURL)
+	if c.ConnectKey != "" && len(c.ConnectKey) < minConnectKey {
+		errs = append(errs, fmt.Errorf("MAILYARD_CONNECT_KEY is too short to be safe; write at least %d random characters, as openssl rand -hex 32 makes them", minConnectKey))
 	}
 	return errors.Join(errs...)
+}
+
+// minConnectKey is in bytes: a shorter key could be guessed.
+const minConnectKey = 32
+
+// MayReturnTo reports whether a person may be sent there: a URL of an allowed origin.
+func (c Config) MayReturnTo(link string) bool {
+	u, err := url.Parse(link)
+	return err == nil && u.User == nil && slices.Contains(c.ConnectOrigins, origin(u))
+}
+
+// missing returns a sentence for each variable that is empty; they come as name, value, name, value…
+func missing(sentence string, variables ...string) []error {
+	var errs []error
+	for i := 0; i < len(variables); i += 2 {
+		if variables[i+1] == "" {
+			errs = append(errs, errors.New(variables[i]+sentence))
+		}
+	}
+	return errs
 }
 
 type reader struct {
@@ -137,6 +212,54 @@ func (r *reader) url(name, otherwise string) string {
 		r.refuse("%s is not an http or https URL", name)
 	}
 	return value
+}
+
+// public reads the URL under which people reach the functions. Nothing that a person is sent to may be
+// read on its way, but on this machine.
+func (r *reader) public(name string) string {
+	value := strings.TrimRight(r.text(name, ""), "/")
+	if value == "" {
+		return ""
+	}
+	u, err := url.Parse(value)
+	if err != nil || !safe(u) || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		r.refuse("%s is not an https URL without a query (http is for this machine alone)", name)
+	}
+	return value
+}
+
+// origins reads origins, in the one way of writing them.
+func (r *reader) origins(name string) []string {
+	var origins []string
+	for _, value := range r.list(name) {
+		u, err := url.Parse(value)
+		if err != nil || !safe(u) || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Path != "" && u.Path != "/" {
+			r.refuse("%s: %q is not an origin; write each as https://app.example.com, without a path, parted by commas (http is for this machine alone)", name, value)
+			continue
+		}
+		origins = append(origins, origin(u))
+	}
+	return origins
+}
+
+// origin is scheme, host and port, the port only where it is not the scheme's own.
+func origin(u *url.URL) string {
+	scheme, host, port := strings.ToLower(u.Scheme), strings.ToLower(u.Hostname()), u.Port()
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	if port != "" && !(scheme == "https" && port == "443") && !(scheme == "http" && port == "80") {
+		host += ":" + port
+	}
+	return scheme + "://" + host
+}
+
+// safe reports whether nobody can read or change on its way what goes there.
+func safe(u *url.URL) bool {
+	host := u.Hostname()
+	ip := net.ParseIP(host)
+	here := host == "localhost" || ip != nil && ip.IsLoopback()
+	return host != "" && (u.Scheme == "https" || u.Scheme == "http" && here)
 }
 
 // oneOf returns the variable's value; the first of the words is the default.

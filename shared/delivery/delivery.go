@@ -178,6 +178,8 @@ func (d *delivery) run(ctx context.Context, body []byte, traceparent string, dec
 	switch {
 	case fault.IsWaiting(err):
 		return retry, err
+	case fault.IsUnlinked(err):
+		return mail.NoAccount, nil // in flight when its account was unlinked: nothing of it is kept
 	case err != nil:
 		return d.fail(ctx, err)
 	}

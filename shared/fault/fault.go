@@ -26,6 +26,7 @@ const (
 const (
 	GmailUnavailable     Code = "gmail_unavailable"
 	TokenUnavailable     Code = "token_unavailable"
+	KeyUnavailable       Code = "key_unavailable" // Cloud KMS does not unwrap the keyset
 	FirestoreUnavailable Code = "firestore_unavailable"
 	PubSubUnavailable    Code = "pubsub_unavailable"
 	Throttled            Code = "throttled"         // the mailbox's quota is used up
@@ -42,6 +43,8 @@ const (
 	NotFound       Code = "not_found"       // Gmail has no such message
 	HistoryExpired Code = "history_expired" // Gmail no longer lists from that cursor
 	ReauthRequired Code = "reauth_required" // the grant is revoked
+	CodeSpent      Code = "code_spent"      // a consent's code was used before, or is too old
+	NotLasting     Code = "not_lasting"     // a consent came without a refresh token
 )
 
 // An Error is an error whose cause is known.
@@ -50,6 +53,9 @@ type Error struct {
 	Permanent bool
 	// Waiting marks what is no failure but comes too early: it is delivered again, and not counted.
 	Waiting bool
+	// Unlinked marks what no longer matters: the account's owner has taken it away. It is acknowledged,
+	// and leaves nothing behind.
+	Unlinked bool
 	// RetryAt is when Gmail said to call again; zero where it said nothing.
 	RetryAt time.Time
 	Err     error
@@ -69,6 +75,17 @@ func Transient(code Code, err error) error { return &Error{Code: code, Err: err}
 
 // Wait marks what comes too early: it is to be delivered again, which is not counted as a failure.
 func Wait(code Code, err error) error { return &Error{Code: code, Waiting: true, Err: err} }
+
+// Unlinked marks an error about an account that was unlinked: an AccountGone that nobody has to see.
+func Unlinked(err error) error {
+	return &Error{Code: AccountGone, Permanent: true, Unlinked: true, Err: err}
+}
+
+// IsUnlinked reports whether [Unlinked] marked the error.
+func IsUnlinked(err error) bool {
+	var fault *Error
+	return errors.As(err, &fault) && fault.Unlinked
+}
 
 // ThrottledUntil marks an error by which Gmail asks for patience.
 func ThrottledUntil(code Code, at time.Time, err error) error {

@@ -53,14 +53,19 @@ func errAccountGone(id string) error {
 	return fault.Permanent(fault.AccountGone, fmt.Errorf("there is no account %s", id))
 }
 
-// Account returns one account; one that does not exist is a fault.AccountGone.
+func errBeingUnlinked(id string) error {
+	return fault.Transient(fault.Conflict, fmt.Errorf("account %s is being unlinked; link it when that has ended (mailyard account remove %s goes on with it)", id, id))
+}
+
+// Account returns one account; one that does not exist is a fault.AccountGone, marked as
+// fault.Unlinked where it was unlinked.
 func (db *DB) Account(ctx context.Context, id string) (mail.Account, error) {
 	snapshot, err := db.get(ctx, db.accountRef(id))
 	switch {
 	case err != nil:
 		return mail.Account{}, err
 	case snapshot == nil:
-		return mail.Account{}, errAccountGone(id)
+		return mail.Account{}, db.gone(ctx, id)
 	}
 	return decodeAccount(snapshot), nil
 }
@@ -145,10 +150,14 @@ func (db *DB) ChangeAccount(ctx context.Context, id string, next func(mail.Accou
 }
 
 // EnsureAccount makes of the account what next says, also where there is none yet: next then sees
-// one with its id alone.
+// one with its id alone. While the account is being unlinked it is not made again: that is a
+// fault.Conflict.
 func (db *DB) EnsureAccount(ctx context.Context, id string, next func(mail.Account) mail.Account) (mail.Account, error) {
 	return change(ctx,
 		func() (mail.Account, error) {
+			if err := db.Linkable(ctx, id); err != nil {
+				return mail.Account{}, err
+			}
 			snapshot, err := db.get(ctx, db.accountRef(id))
 			if err != nil || snapshot == nil {
 				return mail.Account{ID: id}, err
@@ -168,9 +177,10 @@ func (db *DB) saveAccount(ctx context.Context, read, become mail.Account) (bool,
 	return db.replace(ctx, db.accountRef(read.ID), read.Version, encodeAccount(read), encodeAccount(become))
 }
 
-// BlockGmail closes the account's gate: nobody calls Gmail for it before that moment.
+// BlockGmail closes the account's gate: nobody calls Gmail for it before that moment. An account that is
+// gone has none.
 func (db *DB) BlockGmail(ctx context.Context, id string, until time.Time) error {
-	return db.ChangeAccount(ctx, id, func(a mail.Account) (mail.Account, bool) {
+	return db.changeIfThere(ctx, id, func(a mail.Account) (mail.Account, bool) {
 		later := until.After(a.GmailBlockedUntil)
 		if later {
 			a.GmailBlockedUntil = until
@@ -179,15 +189,23 @@ func (db *DB) BlockGmail(ctx context.Context, id string, until time.Time) error 
 	})
 }
 
-// RequireReauth records that the account's grant is lost.
+// RequireReauth records that the account's grant is lost. An account that is gone needs none.
 func (db *DB) RequireReauth(ctx context.Context, id string) error {
-	return db.ChangeAccount(ctx, id, func(a mail.Account) (mail.Account, bool) {
+	return db.changeIfThere(ctx, id, func(a mail.Account) (mail.Account, bool) {
 		was := a.Status
 		if was == mail.StatusActive {
 			a.Status = mail.StatusReauthRequired
 		}
 		return a, a.Status != was
 	})
+}
+
+func (db *DB) changeIfThere(ctx context.Context, id string, next func(mail.Account) (mail.Account, bool)) error {
+	err := db.ChangeAccount(ctx, id, next)
+	if fault.Is(err, fault.AccountGone) {
+		return nil
+	}
+	return err
 }
 
 func (db *DB) credentialRef(account string) *firestore.DocumentRef {

@@ -15,7 +15,7 @@ import (
 const keepTombstones = 30 * 24 * time.Hour
 
 func (db *DB) messageRef(account, message string) *firestore.DocumentRef {
-	return db.accountRef(account).Collection("messages").Doc(message)
+	return db.accountRef(account).Collection(messagesCollection).Doc(message)
 }
 
 func bodyRef(message *firestore.DocumentRef) *firestore.DocumentRef {
@@ -94,16 +94,16 @@ func decodeMessage(snapshot *firestore.DocumentSnapshot) mail.Message {
 }
 
 // Message reads an account and one of its messages in one round trip. A message that is not mirrored
-// comes with its id alone; an account that does not exist is a fault.AccountGone.
-func (db *DB) Message(ctx context.Context, account, message string) (mail.Account, mail.Message, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+// comes with its id alone; an account that does not exist is a fault.AccountGone, as of [DB.Account].
+func (db *DB) Message(parent context.Context, account, message string) (mail.Account, mail.Message, error) {
+	ctx, cancel := context.WithTimeout(parent, callTimeout)
 	defer cancel()
 	snapshots, err := db.client.GetAll(ctx, []*firestore.DocumentRef{db.accountRef(account), db.messageRef(account, message)})
 	if err != nil {
 		return mail.Account{}, mail.Message{}, failed(err, "read message %s/%s", account, message)
 	}
 	if !snapshots[0].Exists() {
-		return mail.Account{}, mail.Message{}, errAccountGone(account)
+		return mail.Account{}, mail.Message{}, db.gone(parent, account)
 	}
 	return decodeAccount(snapshots[0]), decodeMessage(snapshots[1]), nil
 }

@@ -47,8 +47,11 @@ const (
 type Client struct {
 	service    *gmail.Service
 	tokens     *tokens
+	iam        *IAM
+	consent    *Consent
 	accounts   accounts
 	quotas     *quotas
+	gate       *ProjectGate
 	imports    bool // keeps to half of the quota
 	keepBodies bool
 	now        func() time.Time
@@ -57,28 +60,37 @@ type Client struct {
 // An Option changes a client.
 type Option func(*Client)
 
-// WithQuota sets how many units may be spent for one user in a minute: 6,000 unless said.
+// WithQuota sets how many units may be spent for one user in a minute: 6,000 unless said, and never less
+// than 600, as a watch costs 100 and a sixth may be spent at once.
 func WithQuota(unitsPerMinute float64) Option {
 	return func(c *Client) { c.quotas = newQuotas(unitsPerMinute, c.now) }
 }
 
+// WithProjectGate has clients share one gate for the project's quota: each has its own unless said.
+func WithProjectGate(g *ProjectGate) Option { return func(c *Client) { c.gate = g } }
+
+// WithIAM sets what signs for delegated mailboxes: Google's IAM unless said.
+func WithIAM(iam *IAM) Option { return func(c *Client) { c.iam = iam } }
+
 // New returns a client. It makes no call yet.
 func New(c Config, accounts accounts, credentials credentials, keyset sealer, now func() time.Time, options ...Option) (*Client, error) {
-	tokens := newTokens(c, credentials, keyset, now)
-	service, err := gmail.NewService(context.Background(),
-		option.WithEndpoint(c.GmailEndpoint),
-		option.WithHTTPClient(&http.Client{Transport: &transport{tokens, http.DefaultTransport}}),
-		option.WithUserAgent("mailyard"))
-	if err != nil {
-		return nil, fmt.Errorf("build the Gmail client: %w", err)
-	}
 	client := &Client{
-		service: service, tokens: tokens, accounts: accounts, quotas: newQuotas(unitsPerUser, now),
-		keepBodies: c.KeepBodies, now: now,
+		iam: NewIAM(), consent: NewConsent(c, ""), accounts: accounts, quotas: newQuotas(unitsPerUser, now),
+		gate: new(ProjectGate), keepBodies: c.KeepBodies, now: now,
 	}
 	for _, option := range options {
 		option(client)
 	}
+	client.quotas.project = client.gate
+	client.tokens = newTokens(ways(c, client.iam.sign, now), credentials, keyset, now)
+	service, err := gmail.NewService(context.Background(),
+		option.WithEndpoint(c.GmailEndpoint),
+		option.WithHTTPClient(&http.Client{Transport: &transport{client.tokens, http.DefaultTransport}}),
+		option.WithUserAgent("mailyard"))
+	if err != nil {
+		return nil, fmt.Errorf("build the Gmail client: %w", err)
+	}
+	client.service = service
 	return client, nil
 }
 
@@ -174,9 +186,10 @@ func do[T, C any](
 	err = c.classify(err, notFound)
 	switch fault.CodeOf(err) {
 	case fault.Throttled:
+		c.quotas.close(account, c.until(err))
 		err = errors.Join(err, c.accounts.BlockGmail(ctx, account, c.until(err)))
 	case fault.ProjectThrottled:
-		c.quotas.closeProject(c.until(err))
+		c.gate.close(c.until(err))
 	case fault.ReauthRequired:
 		c.tokens.forget(account)
 		err = errors.Join(err, c.accounts.RequireReauth(ctx, account))

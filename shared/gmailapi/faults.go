@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"regexp"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -44,7 +45,7 @@ func (c *Client) classify(err error, notFound fault.Code) error {
 		return fault.Permanent(notFound, brief)
 	case answer.Code == http.StatusTooManyRequests, answer.Code == http.StatusForbidden && throttles(answer):
 		code := fault.Throttled
-		if projectThrottling[reason(answer)] {
+		if isProjectWide(answer) {
 			code = fault.ProjectThrottled
 		}
 		return fault.ThrottledUntil(code, retryAt(answer, c.now()), brief)
@@ -61,6 +62,21 @@ func reason(answer *googleapi.Error) string {
 		return answer.Errors[0].Reason
 	}
 	return ""
+}
+
+// A limit that Google's quota service counts stands in the text alone, with the same reason for all:
+// "Quota exceeded for quota metric 'Queries' and limit 'Queries per minute per user' of service …".
+var namedLimit = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?i)quota exceeded for quota metric .* and limit '([^']*)' of service`)
+})
+
+// isProjectWide reports whether it is the whole project's quota that is used up, and not one user's.
+func isProjectWide(answer *googleapi.Error) bool {
+	if projectThrottling[reason(answer)] {
+		return true
+	}
+	limit := namedLimit().FindStringSubmatch(answer.Message)
+	return limit != nil && !strings.Contains(strings.ToLower(limit[1]), "per user")
 }
 
 func throttles(answer *googleapi.Error) bool {

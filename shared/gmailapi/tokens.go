@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"sync"
 	"time"
-
-	"golang.org/x/oauth2"
 
 	"mailyard.internal/mailyard/shared/fault"
 	"mailyard.internal/mailyard/shared/mail"
@@ -35,10 +32,10 @@ const (
 	freshFor = time.Minute
 )
 
-// tokens gives out access tokens: from memory, else from the store, else from the token server. A
-// refresh that fails changes nothing that is stored.
+// tokens gives out access tokens: from memory, else from the store, else in the way of the credential's
+// kind. A refresh that fails changes nothing that is stored.
 type tokens struct {
-	config      oauth2.Config
+	ways        map[mail.CredentialKind]way
 	credentials credentials
 	keyset      sealer
 	now         func() time.Time
@@ -52,15 +49,8 @@ type accessToken struct {
 	expires time.Time
 }
 
-func newTokens(c Config, credentials credentials, keyset sealer, now func() time.Time) *tokens {
-	return &tokens{
-		config: oauth2.Config{
-			ClientID: c.OAuthClientID, ClientSecret: c.OAuthClientSecret,
-			// Without a style the library tries both, so that one failure becomes two calls.
-			Endpoint: oauth2.Endpoint{TokenURL: c.OAuthTokenURL, AuthStyle: oauth2.AuthStyleInParams},
-		},
-		credentials: credentials, keyset: keyset, now: now, fresh: map[string]accessToken{},
-	}
+func newTokens(ways map[mail.CredentialKind]way, credentials credentials, keyset sealer, now func() time.Time) *tokens {
+	return &tokens{ways: ways, credentials: credentials, keyset: keyset, now: now, fresh: map[string]accessToken{}}
 }
 
 // get returns an access token. refused is one that Gmail has just refused, or empty: it is not given
@@ -109,25 +99,27 @@ func (t *tokens) refresh(ctx context.Context, account string, used mail.Credenti
 	if err != nil {
 		return accessToken{}, fault.Transient(fault.TokenUnavailable, err)
 	}
+	way, known := t.ways[used.Kind]
+	if !known {
+		return accessToken{}, fault.Transient(fault.TokenUnavailable, fmt.Errorf("the credential of account %s is of the unknown kind %q", account, used.Kind))
+	}
 	ctx, cancel := context.WithTimeout(ctx, tokenTimeout)
 	defer cancel()
-	answer, err := t.config.TokenSource(ctx, &oauth2.Token{RefreshToken: secret}).Token()
+	token, next, err := way.token(ctx, secret)
 	if err != nil {
 		return accessToken{}, t.refused(ctx, account, used, err)
 	}
-	token := accessToken{answer.AccessToken, answer.Expiry}
 	if token.expires.IsZero() {
 		token.expires = t.now().Add(freshFor) // the server did not say; good for this call
 	}
-	return token, t.keep(ctx, account, used, secret, answer.RefreshToken, token)
+	return token, t.keep(ctx, account, used, secret, next, token)
 }
 
 // refused tells a grant that is lost from a server that is down. A grant may have been renewed while
 // the old one was tried: that is no loss.
 func (t *tokens) refused(ctx context.Context, account string, used mail.Credential, err error) error {
-	var answer *oauth2.RetrieveError
-	if !errors.As(err, &answer) || answer.ErrorCode != "invalid_grant" {
-		return fault.Transient(fault.TokenUnavailable, fmt.Errorf("refresh the access token of account %s: %w", account, statusOnly(err)))
+	if !errors.Is(err, errGrantLost) {
+		return fault.Transient(fault.TokenUnavailable, fmt.Errorf("refresh the access token of account %s: %w", account, err))
 	}
 	current, readErr := t.credentials.Credential(ctx, account)
 	if readErr != nil {
@@ -136,17 +128,7 @@ func (t *tokens) refused(ctx context.Context, account string, used mail.Credenti
 	if string(current.Secret) != string(used.Secret) {
 		return fault.Transient(fault.TokenUnavailable, fmt.Errorf("the grant of account %s was renewed meanwhile", account))
 	}
-	return fault.Permanent(fault.ReauthRequired, fmt.Errorf("the grant of account %s is revoked or expired", account))
-}
-
-// statusOnly keeps of a token server's answer what cannot hold a secret: its body may repeat the
-// request.
-func statusOnly(err error) error {
-	var answer *oauth2.RetrieveError
-	if errors.As(err, &answer) && answer.Response != nil {
-		return fmt.Errorf("the token server answered %d %s", answer.Response.StatusCode, http.StatusText(answer.Response.StatusCode))
-	}
-	return err
+	return fault.Permanent(fault.ReauthRequired, fmt.Errorf("account %s: %w", account, err))
 }
 
 // keep stores a new access token, and the refresh token where Google has rotated it. Whoever stored

@@ -8,8 +8,8 @@ import (
 	"mailyard.internal/mailyard/shared/mail"
 )
 
-// A Trial calls Gmail with a refresh token that is not stored, to see whether it lets in, and where.
-// It writes to no store, and neither closes an account's gate nor marks an account: a token that is
+// A Trial calls Gmail with a credential that is not stored, to see whether it lets in, and where. It
+// writes to no store, and neither closes an account's gate nor marks an account: a credential that is
 // no good says nothing about an account that has a good one. Its errors are a [Client]'s.
 type Trial struct {
 	client *Client
@@ -19,10 +19,11 @@ type Trial struct {
 // onTrial stands for the account in errors: whose the token is, is not known yet.
 const onTrial = "to be linked"
 
-// Try begins a trial. It makes no call yet.
-func Try(c Config, refreshToken string, now func() time.Time) (*Trial, error) {
-	token := &held{credential: mail.Credential{Kind: mail.CredentialOAuth, Secret: []byte(refreshToken)}}
-	client, err := New(c, unmarked{}, token, unsealed{}, now)
+// Try begins a trial of a credential's secret: a refresh token, or for a delegated mailbox its address.
+// It makes no call yet.
+func Try(c Config, kind mail.CredentialKind, secret string, now func() time.Time, options ...Option) (*Trial, error) {
+	token := &held{credential: mail.Credential{Kind: kind, Secret: []byte(secret)}}
+	client, err := New(c, unmarked{}, token, unsealed{}, now, options...)
 	if err != nil {
 		return nil, err
 	}
@@ -45,9 +46,9 @@ func (t *Trial) Watch(ctx context.Context, topic string) (mail.HistoryID, time.T
 	return t.client.Watch(ctx, onTrial, topic)
 }
 
-// RefreshToken returns the token to store: where Google has rotated the one that was tried, the new
+// Secret returns the secret to store: where Google has rotated the refresh token that was tried, the new
 // one, as the other is no longer good.
-func (t *Trial) RefreshToken() string {
+func (t *Trial) Secret() string {
 	t.token.mu.Lock()
 	defer t.token.mu.Unlock()
 	return string(t.token.credential.Secret)

@@ -53,7 +53,7 @@ func (a Account) Callable() bool { return a.Status == StatusActive }
 // is encrypted, with the account's id as associated data.
 type Credential struct {
 	Kind            CredentialKind
-	Secret          []byte // the refresh token
+	Secret          []byte // the refresh token, or of a delegated mailbox its address
 	AccessToken     []byte // the last one, kept until it expires
 	AccessExpiresAt time.Time
 	UpdatedAt       time.Time
@@ -65,8 +65,12 @@ type Credential struct {
 // A CredentialKind is a way of being let in.
 type CredentialKind string
 
-// CredentialOAuth is a refresh token that the mailbox's owner granted.
-const CredentialOAuth CredentialKind = "oauth"
+const (
+	// CredentialOAuth is a refresh token that the mailbox's owner granted.
+	CredentialOAuth CredentialKind = "oauth"
+	// CredentialDelegated is a mailbox whose domain lets a service account act for its users.
+	CredentialDelegated CredentialKind = "delegated"
+)
 
 // AccountID names the account of an owner and an address. It follows from both, so linking twice
 // makes one account, and it holds neither: 20 lower-case hexadecimal digits.
