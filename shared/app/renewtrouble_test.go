@@ -32,8 +32,8 @@ func TestRenewalThatCouldNotListIsRepeated(t *testing.T) {
 	t.Parallel()
 	y := apptest.New(t, apptest.Options{})
 	box := addMailbox(t, y, "kim@example.com", "refresh")
-	account := y.LinkAndWatch(box, "refresh")
 	box.LoseNotifications(1000)
+	account := y.LinkAndWatch(box, "refresh")
 	deliverMany(t, box, 3)
 	setAccount(t, y, account.ID, func(a *mail.Account) {
 		a.Email = "old-address@example.com"
@@ -58,8 +58,8 @@ func TestRenewListsAfterTheAddressChanged(t *testing.T) {
 	t.Parallel()
 	y := apptest.New(t, apptest.Options{})
 	box := addMailbox(t, y, "kim@example.com", "refresh")
-	account := y.LinkAndWatch(box, "refresh")
 	box.LoseNotifications(1000)
+	account := y.LinkAndWatch(box, "refresh")
 	deliverMany(t, box, 3)
 	setAccount(t, y, account.ID, func(a *mail.Account) {
 		a.Email = "old-address@example.com"
@@ -129,8 +129,8 @@ func TestRenewalWithoutLabelNames(t *testing.T) {
 	t.Parallel()
 	y := apptest.New(t, apptest.Options{Env: map[string]string{"MAILYARD_LANES": "message-labeled"}})
 	box := addMailbox(t, y, "kim@example.com", "refresh")
-	account := y.LinkAndWatch(box, "refresh")
 	box.LoseNotifications(1000)
+	account := y.LinkAndWatch(box, "refresh")
 	deliverMany(t, box, 3)
 	setAccount(t, y, account.ID, func(a *mail.Account) { a.WatchExpiresAt = y.Clock.Now().Add(-time.Minute) })
 	if _, err := y.Gmail.AddFault(gmailsim.Fault{Method: "labels.list", Status: 500, Times: 1}); err != nil {
@@ -139,7 +139,7 @@ func TestRenewalWithoutLabelNames(t *testing.T) {
 	if status := y.PostBody("Renew", nil, nil); status != http.StatusInternalServerError {
 		t.Errorf("Renew answered %d, though label names could not be had", status)
 	}
-	if log := y.Log.String(); !strings.Contains(log, `"renewed":1,"listed_again":1,"not_renewed":0,`) || strings.Contains(log, "watch_") {
+	if log := y.Log.String(); !strings.Contains(log, `"renewed":1,"listed_again":1,"not_renewed":0,`) || !strings.Contains(log, "refresh the label names of account "+account.ID) || strings.Contains(log, "watch_") {
 		t.Errorf("the log says %s", log)
 	}
 	y.Start()

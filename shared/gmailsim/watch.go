@@ -67,7 +67,7 @@ func (m *Mailbox) LimitNotifications(every time.Duration) {
 	m.notices.every = every
 }
 
-// LoseNotifications drops the next n notifications.
+// LoseNotifications drops the next n notifications, the one that a watch begins with among them.
 func (m *Mailbox) LoseNotifications(n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -96,12 +96,18 @@ func (m *Mailbox) Watch() (topic string, expires time.Time) {
 	return m.notices.topic, m.notices.expires
 }
 
-// startWatch replaces the watch there is. Its first notification is not subject to the limit.
+// startWatch replaces the watch there is. Its first notification is not subject to the limit; it is nil
+// where it is to be lost.
 func (m *Mailbox) startWatch(topic string, labels []string, exclude bool) (historyID uint64, expires time.Time, n *notice) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.notices.topic, m.notices.labels, m.notices.exclude = topic, labels, exclude
 	m.notices.expires = m.sim.now().Add(watchLife)
+	if m.notices.lose > 0 {
+		m.notices.lose--
+		m.sim.meter.lost()
+		return m.historyID, m.notices.expires, nil
+	}
 	return m.historyID, m.notices.expires, newNotice(topic, m.address, m.historyID)
 }
 
