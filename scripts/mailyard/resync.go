@@ -47,8 +47,8 @@ func (t *tool) requestResync(ctx context.Context, id string) (mail.Resync, error
 	if err != nil {
 		return mail.Resync{}, err
 	}
-	if a := accounts[0]; !a.Callable() {
-		return mail.Resync{}, fmt.Errorf("account %s is %s, and Gmail is not called for it; link it again with mailyard account add", a.ID, a.Status)
+	if err := callable(accounts[0]); err != nil {
+		return mail.Resync{}, err
 	}
 	resyncs, err := t.app.Resyncs(ctx)
 	if err != nil {
@@ -132,8 +132,28 @@ func accountAuditCommand(t *tool) *cobra.Command {
 	return cmd
 }
 
+// callable refuses an account for which Gmail is not called until somebody does something about it.
+func callable(a mail.Account) error {
+	if a.Callable() {
+		return nil
+	}
+	return fmt.Errorf("account %s is %s, and Gmail is not called for it; link it again with mailyard account add", a.ID, a.Status)
+}
+
+// mayCallGmail refuses an account for which Gmail may not be called now.
+func (t *tool) mayCallGmail(a mail.Account) error {
+	if until := a.GmailBlockedUntil; a.Callable() && until.After(t.now()) {
+		return fmt.Errorf("account %s may not call Gmail before %s, as Gmail asked; try again then", a.ID, until.UTC().Format(time.RFC3339))
+	}
+	return callable(a)
+}
+
 func (t *tool) audit(ctx context.Context, id string) (map[string]int, error) {
-	if _, err := t.accounts(ctx, id); err != nil {
+	accounts, err := t.accounts(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.mayCallGmail(accounts[0]); err != nil {
 		return nil, err
 	}
 	auditor, err := t.app.Auditor(ctx)
