@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -55,7 +56,7 @@ func ConnectPage(c *Connector, publicURL string, report func(r *http.Request, v 
 		p := pages[v.Outcome]
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		w.WriteHeader(p.status)
-		_ = connectTemplate.Execute(w, pageData{p, v.Account.Email, v.Back, hostOf(v.Back), connectStyle})
+		_ = connectTemplate().Execute(w, pageData{p, v.Account.Email, v.Back, hostOf(v.Back), connectStyle})
 	}
 }
 
@@ -103,9 +104,12 @@ var (
 	//go:embed connect.css
 	connectCSS string
 
-	connectTemplate = template.Must(template.New("connect").Parse(connectHTML))
-	connectStyle    = template.CSS(strings.TrimSpace(connectCSS))
-	contentPolicy   = "default-src 'none'; style-src '" + hashOf(string(connectStyle)) + "'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+	// Parsed on first use: every function is in one program, and only this one has a page.
+	connectTemplate = sync.OnceValue(func() *template.Template {
+		return template.Must(template.New("connect").Parse(connectHTML)) // it is part of the program, and a test shows it
+	})
+	connectStyle  = template.CSS(strings.TrimSpace(connectCSS))
+	contentPolicy = "default-src 'none'; style-src '" + hashOf(string(connectStyle)) + "'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 
 func hashOf(style string) string {

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // A PushAuth says how the token of a push is checked.
@@ -140,13 +141,15 @@ func (c Config) checkKeyset() error {
 
 // CheckKMS refuses a configuration that does not name the key which wraps the keyset.
 func (c Config) CheckKMS() error {
-	if !kmsKey.MatchString(c.KMSKey) {
+	if !kmsKey().MatchString(c.KMSKey) {
 		return errors.New("MAILYARD_KMS_KEY does not name the key that wraps MAILYARD_KEYSET; write it as gcp-kms://projects/P/locations/L/keyRings/R/cryptoKeys/K")
 	}
 	return nil
 }
 
-var kmsKey = regexp.MustCompile(`^gcp-kms://projects/[^/]+/locations/[^/]+/keyRings/[^/]+/cryptoKeys/[^/]+$`)
+var kmsKey = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^gcp-kms://projects/[^/]+/locations/[^/]+/keyRings/[^/]+/cryptoKeys/[^/]+$`)
+})
 
 // CheckDelegation refuses a configuration that cannot read delegated mailboxes.
 func (c Config) CheckDelegation() error {

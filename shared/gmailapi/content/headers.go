@@ -6,6 +6,7 @@ import (
 	"mime"
 	"regexp"
 	"strings"
+	"sync"
 	"unicode"
 
 	"google.golang.org/api/gmail/v1"
@@ -45,13 +46,15 @@ func (h headers) all(name string) iter.Seq[string] {
 	}
 }
 
-var fold = regexp.MustCompile(`[ \t]*[\r\n]+[ \t]*`)
+var fold = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`[ \t]*[\r\n]+[ \t]*`)
+})
 
 // unfold returns a raw header's value on one line, as UTF-8, its encoded words as they are.
 func unfold(value string) string {
 	text := decode([]byte(value), "")
 	if strings.ContainsAny(text, "\r\n") {
-		text = fold.ReplaceAllLiteralString(text, " ")
+		text = fold().ReplaceAllLiteralString(text, " ")
 	}
 	return clean(text)
 }
@@ -78,7 +81,9 @@ func clean(s string) string {
 }
 
 // encodedWord is RFC 2047's, more widely: mailers put spaces and question marks into Q.
-var encodedWord = regexp.MustCompile(`=\?([^?\s]+)\?(?:[bB]\?([A-Za-z0-9+/= ]*)|[qQ]\?((?:[^?]|\?[^=?])*?))\?=`)
+var encodedWord = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`=\?([^?\s]+)\?(?:[bB]\?([A-Za-z0-9+/= ]*)|[qQ]\?((?:[^?]|\?[^=?])*?))\?=`)
+})
 
 // eachWord gives the pieces of an unfolded header to put, in order: what stands there literally, and
 // what was an encoded word or several that adjoin. Adjoining words of one charset are decoded as
@@ -86,7 +91,7 @@ var encodedWord = regexp.MustCompile(`=\?([^?\s]+)\?(?:[bB]\?([A-Za-z0-9+/= ]*)|
 func eachWord(s string, put func(text string, decoded bool)) {
 	var run wordRun
 	end := 0
-	for _, at := range encodedWord.FindAllStringSubmatchIndex(s, -1) {
+	for _, at := range encodedWord().FindAllStringSubmatchIndex(s, -1) {
 		w, ok := wordAt(s, at)
 		if !ok {
 			continue

@@ -4,6 +4,7 @@ import (
 	"mime"
 	"regexp"
 	"strings"
+	"sync"
 
 	"google.golang.org/api/gmail/v1"
 )
@@ -49,14 +50,16 @@ type parameters struct {
 }
 
 // extended is the start of a parameter in RFC 2231's notation: name*=charset'language'...
-var extended = regexp.MustCompile(`(\*(?:0\*)?\s*=\s*"?)([A-Za-z0-9_.:-]+)'`)
+var extended = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(\*(?:0\*)?\s*=\s*"?)([A-Za-z0-9_.:-]+)'`)
+})
 
 func parse(value string) parameters {
 	p := parameters{raw: unfold(cut(value, maxParameters))}
-	if found := extended.FindStringSubmatch(p.raw); found != nil {
+	if found := extended().FindStringSubmatch(p.raw); found != nil {
 		// The standard library refuses all charsets but UTF-8, and passes its bytes on unseen.
 		p.charset2231 = found[2]
-		p.raw = extended.ReplaceAllString(p.raw, "${1}utf-8'")
+		p.raw = extended().ReplaceAllString(p.raw, "${1}utf-8'")
 	}
 	kind, params, err := mime.ParseMediaType(p.raw)
 	if err != nil {
