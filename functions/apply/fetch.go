@@ -42,20 +42,16 @@ func (h *Handler) fetch(ctx context.Context, e mail.Event) (mail.Outcome, error)
 		return h.putOff(ctx, e, read, account.GmailBlockedUntil)
 	}
 	fetched, err := h.look(ctx, e, read)
-	switch code := fault.CodeOf(err); {
+	switch {
 	case err == nil && mail.IsDraft(fetched.Labels):
 		return h.drop(ctx, e, read)
 	case err == nil:
 		return h.fill(ctx, e, read, fetched)
-	case code == fault.NotFound:
+	case fault.CodeOf(err) == fault.NotFound:
 		return h.bury(ctx, e, read)
-	case code == fault.Throttled, code == fault.ProjectThrottled:
-		due, named := fault.RetryAt(err)
-		if !named {
-			due = h.now().Add(throttledFor)
-		}
-		return h.putOff(ctx, e, read, due)
-	case code == fault.ReauthRequired:
+	case fault.IsThrottled(err):
+		return h.putOff(ctx, e, read, fault.RetryAtOr(err, h.now().Add(throttledFor)))
+	case fault.CodeOf(err) == fault.ReauthRequired:
 		return h.stub(ctx, e, read)
 	}
 	return "", err

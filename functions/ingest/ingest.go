@@ -273,11 +273,7 @@ func (h *Handler) answer(ctx context.Context, a mail.Account, err error) (mail.O
 	case fault.ReauthRequired:
 		return mail.NoAccount, nil
 	case fault.Throttled, fault.ProjectThrottled:
-		at, named := fault.RetryAt(err)
-		if !named {
-			at = h.Now().Add(recheckAfter)
-		}
-		return h.putOff(ctx, a, at)
+		return h.putOff(ctx, a, fault.RetryAtOr(err, h.Now().Add(recheckAfter)))
 	}
 	return "", err
 }

@@ -41,12 +41,12 @@ type work interface {
 	ClearResync(ctx context.Context, r mail.Resync) error
 }
 
-// messages reads and drops messages of the mirror.
+// messages reads the mirror.
 type messages interface {
 	Message(ctx context.Context, account, message string) (mail.Account, mail.Message, error)
 }
 
-// accounts keeps cursors.
+// cursors keeps those of the accounts.
 type cursors interface {
 	Account(ctx context.Context, id string) (mail.Account, error)
 	ChangeAccount(ctx context.Context, id string, next func(mail.Account) (mail.Account, bool)) error
@@ -65,6 +65,7 @@ const (
 	partPages = 20
 	// chunkSize is how many nominations are kept together.
 	chunkSize = 50
+	// maxWrites is how often a message's write is tried while others write it too.
 	maxWrites = 20
 )
 
@@ -111,12 +112,8 @@ func (s *Resyncer) Handle(ctx context.Context, request ResyncRequest) (mail.Outc
 	}
 	for end := s.Now().Add(stepTime); r.Open(); {
 		r, err = s.step(ctx, r)
-		if throttled(err) {
-			until, named := fault.RetryAt(err)
-			if !named {
-				until = s.Now().Add(time.Minute)
-			}
-			return s.sleep(ctx, r, until)
+		if fault.IsThrottled(err) {
+			return s.sleep(ctx, r, fault.RetryAtOr(err, s.Now().Add(time.Minute)))
 		}
 		if fault.Is(err, fault.ReauthRequired) {
 			return s.sleep(ctx, r, s.Now().Add(asleepFor))
@@ -135,11 +132,6 @@ func (s *Resyncer) Handle(ctx context.Context, request ResyncRequest) (mail.Outc
 		return "", err
 	}
 	return mail.Applied, s.Resyncs.Continue(ctx, r)
-}
-
-func throttled(err error) bool {
-	code := fault.CodeOf(err)
-	return code == fault.Throttled || code == fault.ProjectThrottled
 }
 
 // claim takes the resync over, recording it where the request came before its record. It is not ours

@@ -138,6 +138,20 @@ type aboutAccount struct {
 func (e *aboutAccount) Error() string { return "account " + e.account + ": " + e.err.Error() }
 func (e *aboutAccount) Unwrap() error { return e.err }
 
+// IsThrottled reports whether Gmail asks for patience, for a mailbox or for the whole project.
+func IsThrottled(err error) bool {
+	code := CodeOf(err)
+	return code == Throttled || code == ProjectThrottled
+}
+
+// RetryAtOr returns the moment before which Gmail wants no call, or another where the error names none.
+func RetryAtOr(err error, otherwise time.Time) time.Time {
+	if at, named := RetryAt(err); named {
+		return at
+	}
+	return otherwise
+}
+
 // IsPermanent reports whether no retry can help. Joined errors are permanent only if all are.
 func IsPermanent(err error) bool {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {

@@ -199,10 +199,7 @@ func do[T, C any](
 
 // until is the moment up to which throttling asks for patience.
 func (c *Client) until(err error) time.Time {
-	if at, named := fault.RetryAt(err); named {
-		return at
-	}
-	return c.now().Add(throttledFor)
+	return fault.RetryAtOr(err, c.now().Add(throttledFor))
 }
 
 // accountKey carries the account from a call to the transport, which the Gmail client's interface
