@@ -192,7 +192,7 @@ func (a *App) lister(ctx context.Context, p parts) (*ingest.Handler, error) {
 	}
 	return ingest.New(ingest.Ports{
 		Catalogue: p.catalogue, Accounts: p.db, Gmail: gmail, Publisher: p.bus,
-		Resyncs: mailbox.NewResyncs(p.db, p.bus, a.now), Failures: p.db, Now: a.now,
+		Resyncs: a.resyncs(p.stores), Failures: p.db, Now: a.now,
 	}), nil
 }
 
@@ -222,16 +222,41 @@ func (a *App) tick(ctx context.Context) (http.HandlerFunc, error) {
 	}
 	tick := mailbox.NewTick(mailbox.TickPorts{
 		Catalogue: p.catalogue, Due: p.db, Lister: lister, Publisher: p.bus, Deferrals: p.db,
-		Returner: deadletter.NewRedriver(p.db, p.bus, a.now), Resyncs: mailbox.NewResyncs(p.db, p.bus, a.now), Renew: renew, Now: a.now,
+		Returner: a.redriver(p.stores), Resyncs: a.resyncs(p.stores), Renew: renew, Now: a.now,
 	})
 	return p.server.Scheduled("Tick", tickTimeout, tick.Run), nil
 }
 
-// parts are what every function has.
+// stores are what is kept and what is published.
+type stores struct {
+	db  *firestoredb.DB
+	bus *pubsubbus.Bus
+}
+
+func (a *App) stores(ctx context.Context) (stores, error) {
+	db, err := a.DB(ctx)
+	if err != nil {
+		return stores{}, err
+	}
+	bus, err := a.Bus(ctx)
+	return stores{db, bus}, err
+}
+
+func (a *App) resyncs(s stores) *mailbox.Resyncs { return mailbox.NewResyncs(s.db, s.bus, a.now) }
+
+func (a *App) redriver(s stores) *deadletter.Redriver {
+	return deadletter.NewRedriver(s.db, s.bus, a.now)
+}
+
+// notificationsTopic is the full name of the topic on which Gmail notifies.
+func notificationsTopic(project string) string {
+	return "projects/" + project + "/topics/" + lane.NotificationsTopic
+}
+
+// parts are what every function that is pushed to, or scheduled, has.
 type parts struct {
+	stores
 	catalogue *lane.Catalogue
-	db        *firestoredb.DB
-	bus       *pubsubbus.Bus
 	server    *delivery.Server
 }
 
@@ -244,16 +269,12 @@ func (a *App) parts(ctx context.Context) (parts, error) {
 	if err != nil {
 		return parts{}, err
 	}
-	db, err := a.DB(ctx)
+	s, err := a.stores(ctx)
 	if err != nil {
 		return parts{}, err
 	}
-	bus, err := a.Bus(ctx)
-	if err != nil {
-		return parts{}, err
-	}
-	return parts{catalogue, db, bus, &delivery.Server{
-		Auth: pushauth.New(c, a.now), Ledger: db, Letters: bus, Log: a.log, Now: a.now,
+	return parts{s, catalogue, &delivery.Server{
+		Auth: pushauth.New(c, a.now), Ledger: s.db, Letters: s.bus, Log: a.log, Now: a.now,
 		Project: c.Project, Revision: c.Revision,
 	}}, nil
 }
@@ -303,12 +324,6 @@ func (a *App) Gmail(ctx context.Context) (*gmailapi.Client, error) {
 	})
 }
 
-// Project returns the id of the Google Cloud project.
-func (a *App) Project() (string, error) {
-	c, err := a.config()
-	return c.Project, err
-}
-
 // Close releases every connection that was opened.
 func (a *App) Close() error {
 	var errs []error
@@ -318,10 +333,8 @@ func (a *App) Close() error {
 	if bus, ok := a.bus.opened(); ok {
 		errs = append(errs, bus.Close())
 	}
-	for _, err := range errs {
-		if err != nil {
-			return fmt.Errorf("close: %w", err)
-		}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("close: %w", err)
 	}
 	return nil
 }

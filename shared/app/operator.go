@@ -30,11 +30,7 @@ func (a *App) Linker(ctx context.Context) (*mailbox.Linker, error) {
 	if err != nil {
 		return nil, err
 	}
-	db, err := a.DB(ctx)
-	if err != nil {
-		return nil, err
-	}
-	bus, err := a.Bus(ctx)
+	s, err := a.stores(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -42,21 +38,16 @@ func (a *App) Linker(ctx context.Context) (*mailbox.Linker, error) {
 		Try: func(kind mail.CredentialKind, secret string) (mailbox.Trial, error) {
 			return gmailapi.Try(c, kind, secret, a.now, a.calls...)
 		},
-		Keyset: keys, Credentials: db, Accounts: db,
-		Resyncs: mailbox.NewResyncs(db, bus, a.now),
-		Topic:   "projects/" + c.Project + "/topics/" + lane.NotificationsTopic, Now: a.now,
+		Keyset: keys, Credentials: s.db, Accounts: s.db, Resyncs: a.resyncs(s),
+		Topic: notificationsTopic(c.Project), Now: a.now,
 	}), nil
 }
 
 // Redriver returns what brings dead letters back.
 func (a *App) Redriver(ctx context.Context) (*deadletter.Redriver, error) {
-	db, err := a.DB(ctx)
+	s, err := a.stores(ctx)
 	if err != nil {
 		return nil, err
 	}
-	bus, err := a.Bus(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return deadletter.NewRedriver(db, bus, a.now), nil
+	return a.redriver(s), nil
 }

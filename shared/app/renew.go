@@ -9,7 +9,6 @@ import (
 	"mailyard.internal/mailyard/functions/mailbox"
 	"mailyard.internal/mailyard/shared/fault"
 	"mailyard.internal/mailyard/shared/gcplog"
-	"mailyard.internal/mailyard/shared/lane"
 )
 
 // renewTimeout is below what Cloud Scheduler waits for an answer, 30 minutes at most.
@@ -38,7 +37,7 @@ func (a *App) renewer(ctx context.Context, p parts) (*mailbox.Renew, error) {
 	}
 	return mailbox.NewRenew(mailbox.RenewPorts{
 		Catalogue: p.catalogue, Accounts: p.db, Gmail: gmail, Publisher: p.bus, Auditor: auditor,
-		Topic:  "projects/" + p.server.Project + "/topics/" + lane.NotificationsTopic,
+		Topic:  notificationsTopic(p.server.Project),
 		Failed: a.logNotRenewed, Audited: a.logAudit, Now: a.now,
 	}), nil
 }

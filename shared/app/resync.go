@@ -22,7 +22,7 @@ func (a *App) resync(ctx context.Context) (http.HandlerFunc, error) {
 	}
 	resyncer := mailbox.NewResyncer(mailbox.ResyncPorts{
 		Catalogue: p.catalogue, Accounts: p.db, Messages: p.db, Work: p.db, Gmail: gmail.Importer(),
-		Resyncs: mailbox.NewResyncs(p.db, p.bus, a.now), Now: a.now,
+		Resyncs: a.resyncs(p.stores), Now: a.now,
 	})
 	return p.server.Push(lane.ResyncRoute, func(m delivery.Message) (ledger.Subject, delivery.Work, error) {
 		request, err := mailbox.DecodeResyncRequest(m.Data)
@@ -33,15 +33,11 @@ func (a *App) resync(ctx context.Context) (http.HandlerFunc, error) {
 
 // Resyncs returns what asks for resyncs.
 func (a *App) Resyncs(ctx context.Context) (*mailbox.Resyncs, error) {
-	db, err := a.DB(ctx)
+	s, err := a.stores(ctx)
 	if err != nil {
 		return nil, err
 	}
-	bus, err := a.Bus(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return mailbox.NewResyncs(db, bus, a.now), nil
+	return a.resyncs(s), nil
 }
 
 // Auditor returns what compares mailboxes with their mirrors.

@@ -19,6 +19,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"mailyard.internal/mailyard/shared/fault"
@@ -215,19 +216,10 @@ func LedgerID(subscription string, m Message, s ledger.Subject) string {
 	switch {
 	case s.EventID != "":
 		return s.EventID
-	case m.ID != "" && len(m.ID) < 100 && !containsSlash(m.ID):
+	case m.ID != "" && len(m.ID) < 100 && !strings.Contains(m.ID, "/"):
 		return subscription + "." + m.ID
 	}
 	return subscription + "." + digest(m.Data)
-}
-
-func containsSlash(s string) bool {
-	for i := range len(s) {
-		if s[i] == '/' {
-			return true
-		}
-	}
-	return false
 }
 
 func digest(data []byte) string {
