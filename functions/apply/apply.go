@@ -56,15 +56,9 @@ func (h *Handler) Lane(l lane.Lane) func(context.Context, mail.Event) (mail.Outc
 	case lane.Fetch:
 		return h.fetch
 	case lane.Delete:
-		return h.delete
-	case lane.Labels:
-		return func(ctx context.Context, e mail.Event) (mail.Outcome, error) {
-			return h.state(ctx, e, mail.LabelsChanged{Changes: e.Labels, ThreadID: e.ThreadID})
-		}
+		return func(ctx context.Context, e mail.Event) (mail.Outcome, error) { return h.delete(ctx, e, l.Change(e)) }
 	default:
-		return func(ctx context.Context, e mail.Event) (mail.Outcome, error) {
-			return h.state(ctx, e, mail.Flag{Field: l.Effect.Field, Value: *l.Effect.Value, HistoryID: e.HistoryID, ThreadID: e.ThreadID})
-		}
+		return func(ctx context.Context, e mail.Event) (mail.Outcome, error) { return h.state(ctx, e, l.Change(e)) }
 	}
 }
 
@@ -84,8 +78,8 @@ func (h *Handler) state(ctx context.Context, e mail.Event, c mail.Change) (mail.
 	return outcome, h.publisher.PublishChange(ctx, e)
 }
 
-func (h *Handler) delete(ctx context.Context, e mail.Event) (mail.Outcome, error) {
-	m, outcome, err := h.apply(ctx, e, mail.Deletion{HistoryID: e.HistoryID, ThreadID: e.ThreadID})
+func (h *Handler) delete(ctx context.Context, e mail.Event, c mail.Change) (mail.Outcome, error) {
+	m, outcome, err := h.apply(ctx, e, c)
 	if err != nil || !m.EverMirrored() {
 		return outcome, err
 	}

@@ -2,6 +2,7 @@ package deadletter
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -69,7 +70,8 @@ const (
 	IsRetrying  Reason = "retrying"   // Pub/Sub will bring it back by itself
 	IsRedriving Reason = "redriving"  // published again already, outcome open
 	IsResolved  Reason = "resolved"   // done
-	HasNoData   Reason = "no_data"    // too large for the ledger: it is on its -inspect subscription alone
+	IsBroken    Reason = "broken"     // its document does not say how it stands
+	HasNoTopic  Reason = "no_topic"   // a letter that could not be read: nobody knows where it came from
 	IsBusy      Reason = "busy"       // another operation is about to publish it
 	OverLimit   Reason = "over_limit" // the filter's limit is reached
 )
@@ -79,43 +81,64 @@ const BusyFor = claimFor
 
 // Reasons returns every reason, in the order in which they are told.
 func Reasons() []Reason {
-	return []Reason{IsRetrying, IsRedriving, IsResolved, HasNoData, IsBusy, OverLimit}
+	return []Reason{IsRetrying, IsRedriving, IsResolved, IsBroken, HasNoTopic, IsBusy, OverLimit}
 }
 
 // A Plan says which letters a redrive would publish, as a frozen list, and which it would pass over.
 // What happens to a letter afterwards is [Redriver.Redrive]'s to see.
 type Plan struct {
 	Eligible   []string // ids, the one that failed longest ago first
+	Topics     []string // of what is eligible, in the order of the alphabet
 	PassedOver map[Reason][]string
 }
 
 // PlanRedrive sorts the entries that the filter chooses. The limit counts only what is eligible.
 func PlanRedrive(f Filter, entries []ledger.Entry, now time.Time) Plan {
-	p := Plan{PassedOver: map[Reason][]string{}}
-	for _, e := range f.chooseAll(entries) {
+	return plan(f, entries, func(e ledger.Entry) Reason {
 		reason := whyNot(e, now)
+		if reason == "" && e.Topic == "" {
+			reason = HasNoTopic
+		}
+		return reason
+	})
+}
+
+// PlanDiscard says likewise which letters can be given up.
+func PlanDiscard(f Filter, entries []ledger.Entry, now time.Time) Plan {
+	return plan(f, entries, func(e ledger.Entry) Reason { return whyNot(e, now) })
+}
+
+func plan(f Filter, entries []ledger.Entry, whyNot func(ledger.Entry) Reason) Plan {
+	p := Plan{PassedOver: map[Reason][]string{}}
+	topics := map[string]bool{}
+	for _, e := range f.chooseAll(entries) {
+		reason := whyNot(e)
 		if reason == "" && f.Limit > 0 && len(p.Eligible) >= f.Limit {
 			reason = OverLimit
 		}
 		if reason == "" {
 			p.Eligible = append(p.Eligible, e.ID)
+			if e.Topic != "" {
+				topics[e.Topic] = true
+			}
 		} else {
 			p.PassedOver[reason] = append(p.PassedOver[reason], e.ID)
 		}
 	}
+	p.Topics = slices.Sorted(maps.Keys(topics))
 	return p
 }
 
 func whyNot(e ledger.Entry, now time.Time) Reason {
 	switch {
+	case e.Broken():
+		return IsBroken
 	case e.State == ledger.Retrying:
 		return IsRetrying
 	case e.State == ledger.Redriving:
 		return IsRedriving
 	case e.State != ledger.Dead:
 		return IsResolved
-	case e.DataOmitted:
-		return HasNoData
 	case e.ClaimedAfter(now.Add(-BusyFor)):
 		return IsBusy
 	}

@@ -14,7 +14,7 @@ var noon = time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
 
 func letter(id string, minutesAgo int, edit func(*ledger.Entry)) ledger.Entry {
 	e := ledger.Entry{
-		ID: id, State: ledger.Dead, Code: fault.Timeout, Fingerprint: "f1", LastFailedAt: noon.Add(-time.Duration(minutesAgo) * time.Minute),
+		ID: id, State: ledger.Dead, Consumer: "MessageRead", Topic: "gmail-message-read", Code: fault.Timeout, Fingerprint: "f1", LastFailedAt: noon.Add(-time.Duration(minutesAgo) * time.Minute),
 		Subject: ledger.Subject{Lane: "message-read", AccountID: "a1"},
 	}
 	if edit != nil {
@@ -72,7 +72,8 @@ func TestPlanRedrive(t *testing.T) {
 		letter("retrying", 1, in(ledger.Retrying)),
 		letter("redriving", 1, in(ledger.Redriving)),
 		letter("resolved", 1, in(ledger.Resolved)),
-		letter("omitted", 1, func(e *ledger.Entry) { e.DataOmitted = true }),
+		letter("unread", 1, func(e *ledger.Entry) { e.Topic = "" }),
+		letter("broken", 1, func(e *ledger.Entry) { e.State = "undead" }),
 		letter("busy", 1, claimed(noon.Add(-time.Minute))),
 		letter("left", 20, claimed(noon.Add(-time.Hour))), // by an operation that died
 	}
@@ -82,7 +83,7 @@ func TestPlanRedrive(t *testing.T) {
 	}
 	for reason, want := range map[deadletter.Reason]string{
 		deadletter.IsRetrying: "retrying", deadletter.IsRedriving: "redriving", deadletter.IsResolved: "resolved",
-		deadletter.HasNoData: "omitted", deadletter.IsBusy: "busy", deadletter.OverLimit: "dead",
+		deadletter.HasNoTopic: "unread", deadletter.IsBroken: "broken", deadletter.IsBusy: "busy", deadletter.OverLimit: "dead",
 	} {
 		if got := p.PassedOver[reason]; len(got) != 1 || got[0] != want {
 			t.Errorf("%s: %v, want %s", reason, got, want)

@@ -47,6 +47,12 @@ type returner interface {
 	Return(ctx context.Context, operation, id string, patience time.Duration) (returned bool, err error)
 }
 
+// A Chore is something else that is done at every tick.
+type Chore struct {
+	Counts string // the log's name for what Do returns
+	Do     func(context.Context) (int, error)
+}
+
 // TickPorts are what a Tick works with.
 type TickPorts struct {
 	Catalogue *lane.Catalogue
@@ -57,6 +63,7 @@ type TickPorts struct {
 	Returner  returner
 	Resyncs   *Resyncs
 	Renew     *Renew
+	Chores    []Chore
 	Now       func() time.Time
 }
 
@@ -81,19 +88,20 @@ const (
 
 // Run does what is due and returns counts for the log.
 func (t *Tick) Run(ctx context.Context) ([]slog.Attr, error) {
-	rechecked, err1 := t.recheck(ctx)
-	fetched, err2 := t.fetch(ctx)
-	returned, err3 := t.giveBack(ctx)
-	resumed, err4 := t.resume(ctx)
-	renewed, err5 := t.Renew.Lapsed(ctx, lapsedWithin)
-	counts := []slog.Attr{
-		slog.Int("accounts_rechecked", rechecked),
-		slog.Int("fetches_published", fetched),
-		slog.Int("entries_returned", returned),
-		slog.Int("resyncs_resumed", resumed),
-		slog.Int("lapsed_watches_renewed", renewed),
+	var counts []slog.Attr
+	var errs []error
+	for _, c := range append([]Chore{
+		{"accounts_rechecked", t.recheck},
+		{"fetches_published", t.fetch},
+		{"entries_returned", t.giveBack},
+		{"resyncs_resumed", t.resume},
+		{"lapsed_watches_renewed", func(ctx context.Context) (int, error) { return t.Renew.Lapsed(ctx, lapsedWithin) }},
+	}, t.Chores...) {
+		done, err := c.Do(ctx)
+		counts = append(counts, slog.Int(c.Counts, done))
+		errs = append(errs, err)
 	}
-	return counts, errors.Join(err1, err2, err3, err4, err5)
+	return counts, errors.Join(errs...)
 }
 
 func (t *Tick) recheck(ctx context.Context) (int, error) {

@@ -13,12 +13,12 @@ import (
 	"mailyard.internal/mailyard/shared/fault"
 	"mailyard.internal/mailyard/shared/firestoredb"
 	"mailyard.internal/mailyard/shared/ledger"
-	"mailyard.internal/mailyard/shared/mail"
 )
 
 func deadLetterCommand(t *tool) *cobra.Command {
 	return group("dlq", "See what has failed, and bring dead letters back",
-		dlqListCommand(t), dlqShowCommand(t), dlqPlanCommand(t), dlqRedriveCommand(t))
+		dlqListCommand(t), dlqShowCommand(t), dlqPlanCommand(t), dlqRedriveCommand(t),
+		dlqEditCommand(t), dlqDiscardCommand(t), dlqLogCommand(t))
 }
 
 // filterFlags are the flags that choose entries.
@@ -121,9 +121,6 @@ func (t *tool) entries(ctx context.Context, f deadletter.Filter, withData bool) 
 	}
 	var found []ledger.Entry
 	add := func(e ledger.Entry) {
-		if !withData {
-			e.Data = nil
-		}
 		if f.Chooses(e) {
 			found = append(found, e)
 		}
@@ -138,7 +135,9 @@ func (t *tool) entries(ctx context.Context, f deadletter.Filter, withData bool) 
 		}
 		return found, nil
 	}
-	stored := firestoredb.EntryFilter{Lane: f.Lane, Account: f.Account, Code: string(f.Code), Fingerprint: f.Fingerprint}
+	stored := firestoredb.EntryFilter{
+		Lane: f.Lane, Account: f.Account, Code: string(f.Code), Fingerprint: f.Fingerprint, WithoutData: !withData,
+	}
 	for _, s := range f.States {
 		stored.States = append(stored.States, string(s))
 	}
@@ -174,114 +173,4 @@ func (t *tool) entry(ctx context.Context, id string) (ledger.Entry, error) {
 		return ledger.Entry{}, fmt.Errorf("the ledger has no entry %s; mailyard dlq list --state all shows those there are", fault.Cut(id, 200))
 	}
 	return e, nil
-}
-
-func dlqListCommand(t *tool) *cobra.Command {
-	var flags filterFlags
-	var asJSON bool
-	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List what is failing, dead or being redriven",
-		Args:  arguments(0, 0, ""),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			filter, err := flags.filter(t)
-			if err != nil {
-				return err
-			}
-			if len(filter.States) == 0 && len(filter.IDs) == 0 {
-				filter.States = deadletter.Unresolved()
-			}
-			entries, err := t.entries(cmd.Context(), filter, asJSON)
-			if err != nil {
-				return err
-			}
-			entries = filter.Choose(entries)
-			if asJSON {
-				list := make([]entryJSON, len(entries))
-				for i, e := range entries {
-					list[i] = entryOf(e)
-				}
-				return t.writeJSON(list)
-			}
-			return t.writeEntries(entries)
-		},
-	}
-	flags.add(cmd)
-	cmd.Flags().StringSliceVar(&flags.states, "state", nil, "in these states: retrying, dead, redriving, resolved, or all (default all but resolved)")
-	jsonFlag(cmd, &asJSON)
-	return cmd
-}
-
-func (t *tool) writeEntries(entries []ledger.Entry) error {
-	if len(entries) == 0 {
-		_, err := fmt.Fprintln(t.stdout, "0 entries")
-		return err
-	}
-	rows := make([][]string, len(entries))
-	for i, e := range entries {
-		from := e.Lane
-		if from == "" {
-			from = e.Consumer
-		}
-		rows[i] = []string{
-			e.ID, string(e.State), from, string(e.Code), strconv.Itoa(e.Attempts), strconv.Itoa(e.Redrives),
-			age(t.now().Sub(e.LastFailedAt)), shorten(e.Error, 80),
-		}
-	}
-	return t.writeTable([]string{"ID", "STATE", "LANE", "CODE", "ATTEMPTS", "REDRIVES", "AGE", "ERROR"}, rows)
-}
-
-// shorten cuts a text for a table.
-func shorten(s string, bytes int) string {
-	if len(s) <= bytes {
-		return s
-	}
-	return fault.Cut(s, bytes) + "…"
-}
-
-func dlqShowCommand(t *tool) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
-		Use:   "show ID",
-		Short: "Show one failure: its autopsy, its event, and what the mirror holds of the message",
-		Args:  arguments(1, 1, "entry's id"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			e, err := t.entry(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			m, mirrored, err := t.mirror(cmd.Context(), e)
-			if err != nil {
-				return err
-			}
-			shown := shownJSON{entryOf(e), eventOf(e), mirrorOf(m)}
-			if asJSON {
-				return t.writeJSON(shown)
-			}
-			return t.writePairs(shown.pairs(mirrored))
-		},
-	}
-	jsonFlag(cmd, &asJSON)
-	return cmd
-}
-
-// mirror reads what the mirror holds of the message that an entry is about, and says it in a word.
-func (t *tool) mirror(ctx context.Context, e ledger.Entry) (mail.Message, string, error) {
-	if e.AccountID == "" || e.MessageID == "" {
-		return mail.Message{}, "", nil
-	}
-	db, err := t.app.DB(ctx)
-	if err != nil {
-		return mail.Message{}, "", err
-	}
-	_, m, err := db.Message(ctx, e.AccountID, e.MessageID)
-	switch {
-	case fault.Is(err, fault.AccountGone):
-		return mail.Message{}, "the account is gone", nil
-	case err != nil:
-		return mail.Message{}, "", err
-	case m.Version.IsZero():
-		return m, "the message is not mirrored", nil
-	}
-	return m, "the message is mirrored", nil
 }

@@ -2,9 +2,11 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"mailyard.internal/mailyard/shared/ledger"
@@ -37,6 +39,26 @@ type entryJSON struct {
 	Revision      string            `json:"revision"`
 	Trace         string            `json:"trace"`
 	Claim         *claimJSON        `json:"claim"`
+	Operation     string            `json:"operation"`
+	RedrivenAt    *time.Time        `json:"redrivenAt"`
+	Heals         int               `json:"heals"`
+	HealAt        *time.Time        `json:"healAt"`
+	Discarded     bool              `json:"discarded"`
+	EditedFrom    string            `json:"editedFrom"`
+	EditedTo      string            `json:"editedTo"`
+}
+
+// runJSON is one failed run of a handler.
+type runJSON struct {
+	At        *time.Time `json:"at"`
+	Code      string     `json:"code"`
+	Error     string     `json:"error"`
+	Revision  string     `json:"revision"`
+	Operation string     `json:"operation"` // the redrive that brought the event
+}
+
+func runOf(r ledger.Run) runJSON {
+	return runJSON{moment(r.At), string(r.Code), r.Error, r.Revision, r.Operation}
 }
 
 // claimJSON leaves the claim's token out: it is good for nobody but who made it.
@@ -52,7 +74,8 @@ func entryOf(e ledger.Entry) entryJSON {
 		Data: e.Data, DataOmitted: e.DataOmitted, Attributes: e.Attributes, Attempts: e.Attempts, Redrives: e.Redrives,
 		Code: string(e.Code), Fingerprint: e.Fingerprint, Error: e.Error,
 		FirstFailedAt: moment(e.FirstFailedAt), LastFailedAt: moment(e.LastFailedAt), DeadAt: moment(e.DeadAt), ExpireAt: moment(e.ExpireAt),
-		Revision: e.Revision, Trace: e.Trace,
+		Revision: e.Revision, Trace: e.Trace, Operation: e.Operation, RedrivenAt: moment(e.RedrivenAt),
+		Heals: e.Heals, HealAt: moment(e.HealAt), Discarded: e.Discarded, EditedFrom: e.EditedFrom, EditedTo: e.EditedTo,
 	}
 	if e.Claim != (ledger.Claim{}) {
 		j.Claim = &claimJSON{e.Claim.Operation, moment(e.Claim.At)}
@@ -79,11 +102,14 @@ func mirrorOf(m mail.Message) *mirrorJSON {
 	return &mirrorJSON{m.ThreadID, m.HasContent, m.Deleted, m.Flags, m.Guards, moment(m.FetchDueAt), moment(m.UpdatedAt)}
 }
 
-// shownJSON is what `dlq show` writes: the entry, its event where it is one of a lane, and the mirror.
+// shownJSON is what `dlq show` writes: the entry, its last runs, its event where it is one of a lane, the
+// mirror, and what a redrive would change.
 type shownJSON struct {
 	entryJSON
-	Event  json.RawMessage `json:"event"`
-	Mirror *mirrorJSON     `json:"mirror"`
+	Runs    []runJSON       `json:"runs"`
+	Event   json.RawMessage `json:"event"`
+	Mirror  *mirrorJSON     `json:"mirror"`
+	Redrive string          `json:"redrive"`
 }
 
 // eventOf returns the event that an entry of a lane holds. Other data may be anything and stays data.
@@ -124,10 +150,17 @@ func (s shownJSON) pairs(mirrored string) [][2]string {
 		{"code", s.Code}, {"error", s.Error}, {"fingerprint", s.Fingerprint},
 		{"attempts", strconv.Itoa(s.Attempts)}, {"redrives", strconv.Itoa(s.Redrives)},
 		{"first failed", at(s.FirstFailedAt)}, {"last failed", at(s.LastFailedAt)}, {"dead since", at(s.DeadAt)},
-		{"expires", at(s.ExpireAt)}, {"claimed by", claim}, {"revision", s.Revision}, {"trace", s.Trace},
+		{"redriven by itself", at(s.HealAt)}, {"expires", at(s.ExpireAt)}, {"claimed by", claim}, {"operation", s.Operation},
+		{"edited from", s.EditedFrom}, {"edited to", s.EditedTo}, {"revision", s.Revision}, {"trace", s.Trace},
 		{"account", s.AccountID}, {"message", s.MessageID}, {"historyId", number(s.HistoryID)}, {"event", data},
-		{"mirror", mirrored},
 	}
+	if s.Discarded {
+		pairs = append(pairs, [2]string{"discarded", "by an operator"})
+	}
+	for i, r := range s.Runs {
+		pairs = append(pairs, [2]string{fmt.Sprintf("run %d of the last %d", i+1, len(s.Runs)), strings.TrimSpace(at(r.At) + " " + r.Code + ": " + r.Error)})
+	}
+	pairs = append(pairs, [2]string{"mirror", mirrored})
 	if m := s.Mirror; m != nil {
 		pairs = append(pairs, [2]string{"  has content", strconv.FormatBool(m.HasContent)}, [2]string{"  deleted", strconv.FormatBool(m.Deleted)})
 		for _, flag := range slices.Sorted(maps.Keys(m.Flags)) {
@@ -138,5 +171,5 @@ func (s shownJSON) pairs(mirrored string) [][2]string {
 		}
 		pairs = append(pairs, [2]string{"  fetch due", at(m.FetchDueAt)}, [2]string{"  updated", at(m.UpdatedAt)})
 	}
-	return pairs
+	return append(pairs, [2]string{"a redrive", s.Redrive})
 }

@@ -29,6 +29,12 @@ func (t *tool) writeJSON(v any) error {
 	return e.Encode(v)
 }
 
+// writeLine writes one line for a person.
+func (t *tool) writeLine(format string, args ...any) error {
+	_, err := fmt.Fprintf(t.stdout, format+"\n", args...)
+	return err
+}
+
 // writeTable writes rows under their headings.
 func (t *tool) writeTable(headings []string, rows [][]string) error {
 	w := tabwriter.NewWriter(t.stdout, 0, 0, 2, ' ', 0)

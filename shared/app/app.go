@@ -46,6 +46,7 @@ type App struct {
 	catalogue func() (*lane.Catalogue, error) // with those that are on
 	db        opener[*firestoredb.DB]
 	bus       opener[*pubsubbus.Bus]
+	shelf     opener[*pubsubbus.Shelf]
 	gmail     opener[*gmailapi.Client]
 	keyset    opener[*keyset.Keyset]
 	wrapper   opener[*keyset.Wrapper]
@@ -201,7 +202,11 @@ func (a *App) deadLetter(ctx context.Context) (http.HandlerFunc, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p.server.Monitor(p.catalogue, deadletter.NewRecorder(p.db).Record), nil
+	teller, err := a.teller(p.stores)
+	if err != nil {
+		return nil, err
+	}
+	return p.server.Monitor(p.catalogue, deadletter.NewRecorder(p.db, teller).Record), nil
 }
 
 // tickTimeout is below the minute after which the next tick comes.
@@ -220,9 +225,13 @@ func (a *App) tick(ctx context.Context) (http.HandlerFunc, error) {
 	if err != nil {
 		return nil, err
 	}
+	chores, err := a.letterChores(ctx, p)
+	if err != nil {
+		return nil, err
+	}
 	tick := mailbox.NewTick(mailbox.TickPorts{
 		Catalogue: p.catalogue, Due: p.db, Lister: lister, Publisher: p.bus, Deferrals: p.db,
-		Returner: a.redriver(p.stores), Resyncs: a.resyncs(p.stores), Renew: renew, Now: a.now,
+		Returner: a.redriver(p.stores), Resyncs: a.resyncs(p.stores), Renew: renew, Chores: chores, Now: a.now,
 	})
 	return p.server.Scheduled("Tick", tickTimeout, tick.Run), nil
 }
@@ -332,6 +341,9 @@ func (a *App) Close() error {
 	}
 	if bus, ok := a.bus.opened(); ok {
 		errs = append(errs, bus.Close())
+	}
+	if shelf, ok := a.shelf.opened(); ok {
+		errs = append(errs, shelf.Close())
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("close: %w", err)

@@ -40,6 +40,7 @@ var layers = []layer{
 	{"shared/fault", "is pure: it imports the standard library only", nil},
 	{"shared/lane", "is pure: it imports the standard library and mail", []string{"shared/mail"}},
 	{"shared/ledger", "is pure: it imports the standard library, mail and fault", []string{"shared/mail", "shared/fault"}},
+	{"shared/alert", "is pure: it imports the standard library only", nil},
 	{"shared/config", "reads what it is given: it imports the standard library only", nil},
 	{"shared/ticket", "signs tickets: it knows nothing but its library", []string{"github.com/golang-jwt/jwt/v5"}},
 	{"shared/gcplog", "is about logging alone: it imports the standard library only", nil},
@@ -47,7 +48,7 @@ var layers = []layer{
 
 	{"shared/event", adapter, []string{"shared/mail", "github.com/cloudevents/sdk-go/v2/..."}},
 	{"shared/firestoredb", adapter, []string{
-		"shared/mail", "shared/lane", "shared/fault", "shared/ledger", "shared/config",
+		"shared/mail", "shared/lane", "shared/fault", "shared/ledger", "shared/alert", "shared/config",
 		"cloud.google.com/go/firestore/...", "google.golang.org/api/iterator", "google.golang.org/api/option", "google.golang.org/grpc/...",
 	}},
 	{"shared/pubsubbus", adapter, []string{
@@ -65,18 +66,19 @@ var layers = []layer{
 	{"shared/keyset", adapter, []string{
 		"shared/fault", "shared/config", "github.com/tink-crypto/...", "google.golang.org/api/option", "google.golang.org/api/transport/http",
 	}},
+	{"shared/webhook", adapter, []string{"shared/alert", "shared/fault", "shared/config"}},
 	{"shared/pushauth", adapter, []string{"shared/fault", "shared/config", "google.golang.org/api/idtoken", "google.golang.org/api/option"}},
 	{"shared/delivery", "stands between HTTP and the handlers: it knows no function and no store", []string{
 		"shared/mail", "shared/lane", "shared/fault", "shared/ledger", "shared/event", "shared/gcplog", "shared/pushauth",
 	}},
 
-	{"functions/...", "is a function: it imports mail, lane, fault, ledger and ticket, declares the interfaces it needs, and knows no other function", []string{
-		"shared/mail", "shared/lane", "shared/fault", "shared/ledger", "shared/ticket",
+	{"functions/...", "is a function: it imports mail, lane, fault, ledger, alert and ticket, declares the interfaces it needs, and knows no other function", []string{
+		"shared/mail", "shared/lane", "shared/fault", "shared/ledger", "shared/alert", "shared/ticket", "golang.org/x/time/rate",
 	}},
 
 	{"shared/app", "alone wires adapters and functions together, and knows no SDK but the transport's options", []string{
 		"functions/...", "shared/mail", "shared/lane", "shared/fault", "shared/ledger", "shared/config", "shared/gcplog", "shared/event", "shared/ticket",
-		"shared/firestoredb", "shared/pubsubbus", "shared/gmailapi", "shared/keyset", "shared/pushauth", "shared/delivery",
+		"shared/firestoredb", "shared/pubsubbus", "shared/gmailapi", "shared/keyset", "shared/pushauth", "shared/webhook", "shared/delivery",
 		"google.golang.org/grpc",
 	}},
 	{".", "registers the functions, and nothing else", []string{"shared/app", "github.com/GoogleCloudPlatform/functions-framework-go/functions"}},

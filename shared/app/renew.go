@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"mailyard.internal/mailyard/functions/alerts"
 	"mailyard.internal/mailyard/functions/mailbox"
 	"mailyard.internal/mailyard/shared/fault"
 	"mailyard.internal/mailyard/shared/gcplog"
@@ -35,12 +36,38 @@ func (a *App) renewer(ctx context.Context, p parts) (*mailbox.Renew, error) {
 	if err != nil {
 		return nil, err
 	}
+	teller, err := a.teller(p.stores)
+	if err != nil {
+		return nil, err
+	}
 	return mailbox.NewRenew(mailbox.RenewPorts{
 		Catalogue: p.catalogue, Accounts: p.db, Gmail: gmail, Publisher: p.bus, Auditor: auditor,
-		Topic:  notificationsTopic(p.server.Project),
-		Failed: a.logNotRenewed, Audited: a.logAudit, Now: a.now,
+		Topic: notificationsTopic(p.server.Project),
+		Failed: func(account string, aboutToLapse bool, err error) {
+			a.logNotRenewed(account, aboutToLapse, err)
+			if aboutToLapse {
+				a.tellOfLapse(teller, account)
+			}
+		},
+		Audited: a.logAudit, Now: a.now,
 	}), nil
 }
+
+// tellOfLapse has people told that a watch is about to lapse. That this cannot be recorded is no failure
+// of the renewal: the log line of the watch stands, and the next hour tries again.
+func (a *App) tellOfLapse(teller *alerts.Teller, account string) {
+	ctx, cancel := context.WithTimeout(context.Background(), tellWithin)
+	defer cancel()
+	err := teller.Notice(ctx, "watch-"+account, "A watch is about to lapse",
+		"The watch of account "+account+" ends within two days, and could not be renewed. The log line \"Renew watch_about_to_lapse\" says why.")
+	if err != nil {
+		a.log.LogAttrs(ctx, slog.LevelWarn, "Renew alert_not_recorded", slog.String("account", account), slog.String("error", fault.Text(err)),
+			gcplog.Labels("consumer", "Renew", "lane", "", "outcome", "alert_not_recorded", "code", string(fault.CodeOf(err))))
+	}
+}
+
+// tellWithin bounds what an alert may take of a function that has more to do.
+const tellWithin = 10 * time.Second
 
 // logNotRenewed names an account whose watch could not be renewed: an error, which an alert counts, where
 // the watch ends within two days, else a warning, as the next hour comes before that.

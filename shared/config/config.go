@@ -56,6 +56,9 @@ type Config struct {
 	PushServiceAccount string   // MAILYARD_PUSH_SERVICE_ACCOUNT
 	OIDCCertsURL       string   // MAILYARD_OIDC_CERTS_URL
 
+	AlertWebhook string    // MAILYARD_ALERT_WEBHOOK; empty: nobody is told
+	AlertKind    AlertKind // MAILYARD_ALERT_KIND, or what the webhook's host says
+
 	// Lanes are the optional lanes that are on: MAILYARD_LANES, their keys parted by commas.
 	Lanes []string
 	// KeepBodies is false where MAILYARD_CONTENT is "headers".
@@ -97,6 +100,7 @@ func Load(lookup Lookup) (Config, error) {
 
 		DelegationServiceAccount: r.text("MAILYARD_DELEGATION_SERVICE_ACCOUNT", ""),
 	}
+	c.AlertWebhook, c.AlertKind = r.webhook(c.PubSubEmulator != "" && c.FirestoreEmulator != "")
 	if c.Project == "" {
 		r.refuse("GOOGLE_CLOUD_PROJECT is not set; write the id of the Google Cloud project")
 	}

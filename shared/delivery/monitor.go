@@ -5,10 +5,8 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"strings"
 	"time"
 
-	"mailyard.internal/mailyard/shared/event"
 	"mailyard.internal/mailyard/shared/fault"
 	"mailyard.internal/mailyard/shared/gcplog"
 	"mailyard.internal/mailyard/shared/lane"
@@ -19,14 +17,7 @@ import (
 // Monitor serves the pushes of every dead-letter topic. It never dead-letters: a letter comes back
 // until handle has taken it, and one that cannot be read is handed on as raw bytes.
 func (s *Server) Monitor(catalogue *lane.Catalogue, handle func(context.Context, ledger.Entry) (mail.Outcome, error)) http.HandlerFunc {
-	routes := map[string]lane.Route{} // by monitor subscription
-	for _, r := range catalogue.Routes() {
-		routes[r.MonitorSubscription()] = r
-	}
-	lanes := map[string]string{} // key by topic
-	for _, l := range catalogue.Lanes {
-		lanes[l.Topic()] = l.Key
-	}
+	letters := NewLetterReader(catalogue)
 	monitor := lane.Route{EntryPoint: "DeadLetter", Subscription: "dead-letter-monitor"}
 	return func(w http.ResponseWriter, r *http.Request) {
 		d := &delivery{Server: s, route: monitor, began: s.Now()}
@@ -38,7 +29,7 @@ func (s *Server) Monitor(catalogue *lane.Catalogue, handle func(context.Context,
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), monitorTimeout)
 		defer cancel()
-		letter := s.letter(body, routes, lanes)
+		letter := s.letter(body, letters)
 		outcome, err := handle(ctx, letter)
 		if err != nil {
 			d.report(retry, err)
@@ -53,7 +44,7 @@ func (s *Server) Monitor(catalogue *lane.Catalogue, handle func(context.Context,
 // monitorTimeout keeps a letter's answer within the 10 seconds that every push is answered in.
 const monitorTimeout = 9 * time.Second
 
-func (s *Server) letter(body []byte, routes map[string]lane.Route, lanes map[string]string) ledger.Entry {
+func (s *Server) letter(body []byte, letters *LetterReader) ledger.Entry {
 	m, err := DecodePush(body)
 	if err != nil {
 		e := ledger.Entry{State: ledger.Dead, Consumer: "DeadLetter"}.Failed(ledger.Failure{
@@ -63,29 +54,10 @@ func (s *Server) letter(body []byte, routes map[string]lane.Route, lanes map[str
 		e.ID, e.DeadAt = "dead-letter-monitor."+digest(body), s.Now()
 		return e
 	}
-	at := m.PublishTime
-	if at.IsZero() {
-		at = s.Now()
+	if m.PublishTime.IsZero() {
+		m.PublishTime = s.Now()
 	}
-	route := routes[m.Subscription]
-	topic, consumer := route.Topic, route.EntryPoint
-	if ledger.IsLetter(m.Attributes) {
-		topic, consumer = m.Attributes[ledger.LetterTopic], m.Attributes[ledger.LetterConsumer]
-	}
-	var subject ledger.Subject
-	if key, ok := lanes[topic]; ok {
-		subject.Lane = key
-		if e, err := event.Decode(key, m.Data, m.Attributes); err == nil {
-			subject = SubjectOf(e)
-		}
-	}
-	id := m.Attributes[ledger.LetterID]
-	if id == "" || strings.Contains(id, "/") || len(id) > 1500 {
-		id = LedgerID(route.Subscription, m, subject)
-	}
-	e := ledger.FromLetter(id, topic, consumer, subject, m.Data, m.Attributes, at)
-	e.Trace = m.Traceparent
-	return e
+	return letters.Read(m)
 }
 
 // reportLetter writes the one log line of a letter: a warning, unless it was a late copy.

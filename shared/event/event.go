@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 
 	"github.com/cloudevents/sdk-go/v2/binding"
@@ -80,6 +81,18 @@ func Encode(e mail.Event) ([]byte, map[string]string, error) {
 		attributes[TraceparentAttribute] = e.Traceparent
 	}
 	return body, attributes, nil
+}
+
+// Rename returns a message's attributes with those that name the event changed to another's.
+func Rename(attributes map[string]string, e mail.Event) map[string]string {
+	renamed := maps.Clone(attributes)
+	if renamed == nil {
+		renamed = map[string]string{}
+	}
+	renamed[IDAttribute] = e.ID()
+	renamed[prefix+"source"] = sourcePrefix + e.AccountID
+	renamed[prefix+"subject"] = e.MessageID
+	return renamed
 }
 
 // Decode reads an event that must be of the given lane. It refuses what is no CloudEvent 1.0, is of

@@ -38,6 +38,17 @@ const (
 	Unknown              Code = "unknown"
 )
 
+// IsDependency reports whether the code says that something which Mailyard needs was down, or did not
+// answer: it mends itself, and then the same event can be applied.
+func (c Code) IsDependency() bool {
+	switch c {
+	case GmailUnavailable, TokenUnavailable, KeyUnavailable, FirestoreUnavailable, PubSubUnavailable,
+		Throttled, ProjectThrottled, Timeout:
+		return true
+	}
+	return false
+}
+
 // The causes that a handler has an answer to and does not pass on.
 const (
 	NotFound       Code = "not_found"       // Gmail has no such message

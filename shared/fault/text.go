@@ -63,9 +63,12 @@ var variable = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`[\w-]*\d[\w-]*`)
 })
 
+// Pattern is a redacted error with its ids and numbers taken out: what failures of one cause share.
+func Pattern(text string) string { return variable().ReplaceAllString(text, "#") }
+
 // Fingerprint groups failures of one cause: 12 hexadecimal digits made of the consumer, the code,
 // and the redacted error with its ids and numbers taken out.
 func Fingerprint(consumer string, code Code, text string) string {
-	sum := sha256.Sum256([]byte(consumer + "\x00" + string(code) + "\x00" + variable().ReplaceAllString(text, "#")))
+	sum := sha256.Sum256([]byte(consumer + "\x00" + string(code) + "\x00" + Pattern(text)))
 	return hex.EncodeToString(sum[:6])
 }

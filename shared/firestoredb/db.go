@@ -9,11 +9,13 @@ package firestoredb
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"time"
 
 	"cloud.google.com/go/firestore"
+	"cloud.google.com/go/firestore/apiv1/firestorepb"
 	"google.golang.org/api/option"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -101,10 +103,11 @@ func (f fields) historyID(name string) mail.HistoryID {
 	return mail.HistoryID(max(f.number(name), 0))
 }
 
+func (f fields) list(name string) []any { l, _ := f[name].([]any); return l }
+
 func (f fields) texts(name string) []string {
-	list, _ := f[name].([]any)
 	var texts []string
-	for _, item := range list {
+	for _, item := range f.list(name) {
 		if s, ok := item.(string); ok {
 			texts = append(texts, s)
 		}
@@ -183,6 +186,21 @@ func (db *DB) queryWithin(ctx context.Context, limit time.Duration, q firestore.
 		return nil, failed(err, "find %s", what)
 	}
 	return snapshots, nil
+}
+
+// count counts what a query finds, at a thousandth of what reading it costs.
+func (db *DB) count(ctx context.Context, q firestore.Query, what string) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	result, err := q.NewAggregationQuery().WithCount("n").Get(ctx)
+	if err != nil {
+		return 0, failed(err, "count %s", what)
+	}
+	n, ok := result["n"].(*firestorepb.Value)
+	if !ok {
+		return 0, failed(errors.New("the answer holds no number"), "count %s", what)
+	}
+	return int(n.GetIntegerValue()), nil
 }
 
 // change repeats read, next, conditional write until nobody comes in between.

@@ -42,12 +42,44 @@ func encodeEntry(e ledger.Entry) fields {
 	f.set("expireAt", e.ExpireAt)
 	f.set("revision", e.Revision)
 	f.set("trace", e.Trace)
-	f.set("run", e.Run)
+	f.set("runs", encodeRuns(e.Runs))
 	f.set("operation", e.Operation)
+	f.set("redrivenAt", e.RedrivenAt)
+	f.set("heals", int64(e.Heals))
+	f.set("healAt", e.HealAt)
+	f.set("discarded", e.Discarded)
+	f.set("editedFrom", e.EditedFrom)
+	f.set("editedTo", e.EditedTo)
 	if e.Claim != (ledger.Claim{}) {
 		f["claim"] = map[string]any{"operation": e.Claim.Operation, "token": e.Claim.Token, "at": e.Claim.At}
 	}
 	return f
+}
+
+func encodeRuns(runs []ledger.Run) []any {
+	list := make([]any, len(runs))
+	for i, r := range runs {
+		f := fields{"id": r.ID, "at": r.At}
+		f.set("code", string(r.Code))
+		f.set("error", r.Error)
+		f.set("revision", r.Revision)
+		f.set("operation", r.Operation)
+		list[i] = map[string]any(f)
+	}
+	return list
+}
+
+func decodeRuns(list []any) []ledger.Run {
+	var runs []ledger.Run
+	for _, item := range list {
+		m, _ := item.(map[string]any)
+		f := fields(m)
+		runs = append(runs, ledger.Run{
+			ID: f.text("id"), At: f.moment("at"), Code: fault.Code(f.text("code")), Error: f.text("error"),
+			Revision: f.text("revision"), Operation: f.text("operation"),
+		})
+	}
+	return runs
 }
 
 func decodeEntry(snapshot *firestore.DocumentSnapshot) ledger.Entry {
@@ -69,7 +101,9 @@ func decodeEntry(snapshot *firestore.DocumentSnapshot) ledger.Entry {
 		Code: fault.Code(f.text("code")), Fingerprint: f.text("fingerprint"), Error: f.text("error"),
 		FirstFailedAt: f.moment("firstFailedAt"), LastFailedAt: f.moment("lastFailedAt"),
 		DeadAt: f.moment("deadAt"), ExpireAt: f.moment("expireAt"),
-		Revision: f.text("revision"), Trace: f.text("trace"), Run: f.text("run"), Operation: f.text("operation"),
+		Revision: f.text("revision"), Trace: f.text("trace"), Runs: decodeRuns(f.list("runs")), Operation: f.text("operation"),
+		RedrivenAt: f.moment("redrivenAt"), Heals: int(f.number("heals")), HealAt: f.moment("healAt"),
+		Discarded: f.flag("discarded"), EditedFrom: f.text("editedFrom"), EditedTo: f.text("editedTo"),
 		Claim:   ledger.Claim{Operation: claim.text("operation"), Token: claim.text("token"), At: claim.moment("at")},
 		Version: snapshot.UpdateTime,
 	}
@@ -159,6 +193,15 @@ type EntryFilter struct {
 	Account     string
 	Code        string
 	Fingerprint string
+	// WithoutData leaves the messages' data and the single runs out, for who only counts or lists.
+	WithoutData bool
+}
+
+// listed are the fields of an entry that is read without its data.
+var listed = []string{
+	"state", "lane", "consumer", "topic", "accountId", "messageId", "historyId", "eventId", "dataOmitted",
+	"attempts", "redrives", "code", "fingerprint", "error", "firstFailedAt", "lastFailedAt", "deadAt", "expireAt",
+	"revision", "trace", "claim", "operation", "redrivenAt", "heals", "healAt", "discarded", "editedFrom", "editedTo",
 }
 
 // chosen is the query for a filter. It compares only for equality, which needs no index of its own.
@@ -174,6 +217,9 @@ func (db *DB) chosen(filter EntryFilter) firestore.Query {
 	}
 	if len(filter.States) > 0 {
 		q = q.Where("state", "in", filter.States)
+	}
+	if filter.WithoutData {
+		q = q.Select(listed...)
 	}
 	return q
 }
@@ -202,7 +248,87 @@ func (db *DB) entries(ctx context.Context, q firestore.Query) ([]ledger.Entry, e
 	return entries, err
 }
 
+// EntriesByID returns those of the entries that there are, by id.
+func (db *DB) EntriesByID(ctx context.Context, ids []string) (map[string]ledger.Entry, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	refs := make([]*firestore.DocumentRef, len(ids))
+	for i, id := range ids {
+		refs[i] = db.failureRef(id)
+	}
+	snapshots, err := db.client.GetAll(ctx, refs)
+	if err != nil {
+		return nil, failed(err, "read %d ledger entries", len(ids))
+	}
+	entries := map[string]ledger.Entry{}
+	for _, snapshot := range snapshots {
+		if snapshot.Exists() {
+			entries[snapshot.Ref.ID] = decodeEntry(snapshot)
+		}
+	}
+	return entries, nil
+}
+
+// HealsDue returns dead letters that are to be redriven by themselves by now, the longest due first.
+func (db *DB) HealsDue(ctx context.Context, now time.Time, limit int) ([]ledger.Entry, error) {
+	return db.entries(ctx, db.client.Collection("failures").Where("state", "==", string(ledger.Dead)).
+		Where("healAt", "<=", now).OrderBy("healAt", firestore.Asc).Limit(limit).Select(listed...))
+}
+
+// LastSuccess returns when an event of the consumer that had failed was last applied; zero where that
+// is longer ago than resolved entries are kept.
+func (db *DB) LastSuccess(ctx context.Context, consumer string) (time.Time, error) {
+	const atOnce = 20 // more than that are seldom discarded in a row
+	resolved := db.client.Collection("failures").Where("consumer", "==", consumer).
+		Where("state", "==", string(ledger.Resolved)).OrderBy("expireAt", firestore.Desc).Select(listed...)
+	for q := resolved.Limit(atOnce); ; {
+		entries, err := db.entries(ctx, q)
+		if err != nil {
+			return time.Time{}, err
+		}
+		for _, e := range entries {
+			if !e.Discarded {
+				return e.ResolvedAt(), nil
+			}
+		}
+		if len(entries) < atOnce {
+			return time.Time{}, nil
+		}
+		q = resolved.StartAfter(entries[len(entries)-1].ExpireAt).Limit(atOnce)
+	}
+}
+
+// CountDead counts the dead letters of a fingerprint that died after that moment, and are still dead.
+func (db *DB) CountDead(ctx context.Context, fingerprint string, after time.Time) (int, error) {
+	return db.count(ctx, db.client.Collection("failures").Where("fingerprint", "==", fingerprint).
+		Where("state", "==", string(ledger.Dead)).Where("deadAt", ">", after), "dead letters of "+fingerprint)
+}
+
+// OldestDead returns the dead letter that has been dead for longest, of a fingerprint, of a consumer, or
+// of all where both are empty; false where there is none.
+func (db *DB) OldestDead(ctx context.Context, fingerprint, consumer string) (ledger.Entry, bool, error) {
+	q := db.chosen(EntryFilter{Fingerprint: fingerprint, Consumer: consumer, WithoutData: true})
+	entries, err := db.entries(ctx, q.Where("state", "==", string(ledger.Dead)).OrderBy("deadAt", firestore.Asc).Limit(1))
+	if err != nil || len(entries) == 0 {
+		return ledger.Entry{}, false, err
+	}
+	return entries[0], true, nil
+}
+
+// CountOfConsumer counts the entries of a consumer in a state.
+func (db *DB) CountOfConsumer(ctx context.Context, consumer string, state ledger.State) (int, error) {
+	return db.count(ctx, db.client.Collection("failures").Where("consumer", "==", consumer).
+		Where("state", "==", string(state)), "entries of "+consumer)
+}
+
 // Unresolved returns an account's entries that are neither applied nor discarded.
 func (db *DB) Unresolved(ctx context.Context, account string) ([]ledger.Entry, error) {
 	return db.Entries(ctx, EntryFilter{Account: account, States: unresolved})
+}
+
+// Underway returns entries of a consumer that are redriving or retrying, up to limit.
+func (db *DB) Underway(ctx context.Context, consumer string, limit int) ([]ledger.Entry, error) {
+	return db.entries(ctx, db.chosen(EntryFilter{
+		Consumer: consumer, States: []string{string(ledger.Redriving), string(ledger.Retrying)}, WithoutData: true,
+	}).Limit(limit))
 }

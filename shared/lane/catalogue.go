@@ -14,6 +14,8 @@ import (
 	"regexp"
 	"slices"
 	"time"
+
+	"mailyard.internal/mailyard/shared/mail"
 )
 
 //go:embed catalogue.json
@@ -169,6 +171,20 @@ func typeProblem(err error) string {
 		where = "it"
 	}
 	return fmt.Sprintf("%s is a JSON %s; write one that fits %s", where, wrong.Value, wrong.Type)
+}
+
+// Change is what an event of the lane changes, or nil where only a fetch tells.
+func (l Lane) Change(e mail.Event) mail.Change {
+	switch l.Effect.Kind {
+	case Fetch:
+		return nil
+	case Delete:
+		return mail.Deletion{HistoryID: e.HistoryID, ThreadID: e.ThreadID}
+	case Labels:
+		return mail.LabelsChanged{Changes: e.Labels, ThreadID: e.ThreadID}
+	default:
+		return mail.Flag{Field: l.Effect.Field, Value: *l.Effect.Value, HistoryID: e.HistoryID, ThreadID: e.ThreadID}
+	}
 }
 
 // Lane returns the lane with that key.

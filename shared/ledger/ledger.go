@@ -49,12 +49,20 @@ type Entry struct {
 	FirstFailedAt time.Time
 	LastFailedAt  time.Time
 	DeadAt        time.Time
+	RedrivenAt    time.Time // when the last redrive set out
 	ExpireAt      time.Time // set on a resolved entry
 	Revision      string    // of the function that failed
 	Trace         string
 	Claim         Claim
-	Run           string // the last failed runs that were counted, the newest last, parted by spaces
+	Runs          []Run  // the last failed runs, at most keepRuns, the newest last
 	Operation     string // the last redrive that was recorded, or of which a run failed
+
+	Heals  int       // redrives that the letter was given by itself since an operator's last
+	HealAt time.Time // when a dead letter is redriven by itself; zero where it is not
+
+	Discarded  bool   // resolved by an operator who gave the event up
+	EditedFrom string // the entry whose event an operator changed into this one's
+	EditedTo   string // the entry that has this one's event, changed by an operator
 
 	// Version marks what the store read, for a write that checks what it replaces.
 	Version time.Time
@@ -67,6 +75,16 @@ type Subject struct {
 	AccountID string
 	MessageID string
 	HistoryID mail.HistoryID
+}
+
+// A Run is one failed run of a handler.
+type Run struct {
+	ID        string
+	At        time.Time
+	Code      fault.Code
+	Error     string
+	Revision  string
+	Operation string // the redrive that brought the event, or empty
 }
 
 // A Claim says who works on an entry, so that nobody else does.
@@ -100,17 +118,15 @@ const MaxData = 900_000
 // Failed counts one failed run. On an entry that does not exist yet, e is the zero Entry. A dead
 // entry stays dead, unless it was redriven: then its attempts start at 0 again, once an operation.
 func (e Entry) Failed(f Failure) Entry {
-	runs := strings.Fields(e.Run)
-	if slices.Contains(runs, f.Run) {
+	if slices.ContainsFunc(e.Runs, func(r Run) bool { return r.ID == f.Run }) {
 		return e
 	}
-	e.Run = strings.Join(append(runs[max(0, len(runs)-keepRuns+1):], f.Run), " ")
 	redriven := e.State == Dead && f.Operation != "" && f.Operation != e.Operation
 	if e.State == "" || e.State == Resolved || redriven {
 		e.Attempts = 0
 		e.FirstFailedAt = f.At
-		e.DeadAt, e.ExpireAt = time.Time{}, time.Time{}
-		e.State = Retrying
+		e.DeadAt, e.ExpireAt, e.HealAt = time.Time{}, time.Time{}, time.Time{}
+		e.State, e.Discarded = Retrying, false
 	}
 	if e.State == Redriving {
 		e.State = Retrying
@@ -127,6 +143,8 @@ func (e Entry) Failed(f Failure) Entry {
 	e.Fingerprint = fault.Fingerprint(e.Consumer, e.Code, e.Error)
 	e.LastFailedAt = f.At
 	e.Revision, e.Trace = f.Revision, f.Trace
+	run := Run{ID: f.Run, At: f.At, Code: e.Code, Error: e.Error, Revision: f.Revision, Operation: f.Operation}
+	e.Runs = append(slices.Clone(e.Runs[max(0, len(e.Runs)-keepRuns+1):]), run)
 	return e
 }
 
@@ -147,6 +165,7 @@ func (e Entry) Spent(maxRetries int) bool { return e.Attempts > maxRetries }
 // Buried gives the event up: its dead letter is safe.
 func (e Entry) Buried(at time.Time) Entry {
 	e.State, e.DeadAt, e.Claim = Dead, at, Claim{}
+	e.HealAt = e.nextHeal(at)
 	return e
 }
 
@@ -161,6 +180,14 @@ func (e Entry) ResolvedAt() time.Time {
 // Settled ends the entry: the event is done.
 func (e Entry) Settled(at time.Time) Entry {
 	e.State, e.ExpireAt, e.Claim = Resolved, at.Add(KeepResolved), Claim{}
+	e.HealAt = time.Time{}
+	return e
+}
+
+// Discard ends the entry although its event was not applied: an operator has given it up.
+func (e Entry) Discard(operation string, at time.Time) Entry {
+	e = e.Settled(at)
+	e.Discarded, e.Operation = true, operation
 	return e
 }
 
@@ -195,7 +222,9 @@ func (e Entry) BurialFree(token string, at time.Time) bool {
 func (e Entry) Redriven() Entry {
 	if e.State == Dead && e.Operation != e.Claim.Operation {
 		e.State, e.Attempts, e.Operation = Redriving, 0, e.Claim.Operation
+		e.HealAt = time.Time{}
 	}
+	e.RedrivenAt = e.Claim.At // from when on its letters on -inspect are old
 	e.Claim = Claim{}
 	e.Redrives++
 	return e
@@ -203,6 +232,16 @@ func (e Entry) Redriven() Entry {
 
 // Unresolved reports whether the event has neither been applied nor been discarded.
 func (e Entry) Unresolved() bool { return e.State != Resolved }
+
+// Broken reports whether an entry cannot be what Mailyard wrote: it does not say how it stands, or which
+// function failed.
+func (e Entry) Broken() bool {
+	switch e.State {
+	case Retrying, Dead, Redriving, Resolved:
+		return e.Consumer == ""
+	}
+	return true
+}
 
 // Attributes that Mailyard and Pub/Sub add to a message beside its own.
 const (

@@ -50,7 +50,8 @@ func TestFirstFailure(t *testing.T) {
 		Data: []byte("{}"), Attributes: map[string]string{"ce-id": subject.EventID},
 		Attempts: 1, Code: fault.GmailUnavailable, Error: "503 from Gmail",
 		Fingerprint:   fault.Fingerprint("MessageAdded", fault.GmailUnavailable, "503 from Gmail"),
-		FirstFailedAt: at(0), LastFailedAt: at(0), Revision: "message-added-00007", Trace: "00-1", Run: "r1",
+		FirstFailedAt: at(0), LastFailedAt: at(0), Revision: "message-added-00007", Trace: "00-1",
+		Runs: []ledger.Run{{ID: "r1", At: at(0), Code: fault.GmailUnavailable, Error: "503 from Gmail", Revision: "message-added-00007"}},
 	}
 	if d := cmp.Diff(want, retrying()); d != "" {
 		t.Errorf("(-want +got):\n%s", d)

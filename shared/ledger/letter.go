@@ -65,6 +65,7 @@ const Unanswered fault.Code = "unanswered"
 func (e Entry) Received(letter Entry) Entry {
 	switch {
 	case e.State == "":
+		letter.HealAt = letter.nextHeal(letter.DeadAt)
 		return letter
 	case e.State == Resolved && !e.ResolvedAt().Before(letter.LastFailedAt.Truncate(time.Second)):
 		return e
@@ -89,8 +90,19 @@ func (e Entry) Received(letter Entry) Entry {
 	if letter.Operation == "" {
 		letter.Operation = e.Operation
 	}
-	letter.Redrives, letter.Run, letter.Version = e.Redrives, e.Run, e.Version
+	letter.Redrives, letter.RedrivenAt, letter.Heals = e.Redrives, e.RedrivenAt, e.Heals
+	letter.Runs, letter.EditedFrom, letter.Version = e.Runs, e.EditedFrom, e.Version
+	letter.HealAt = letter.nextHeal(letter.DeadAt)
 	return letter
+}
+
+// Closes reports whether nobody has to see that letter on its -inspect subscription any more: what it
+// is about was done, discarded, or published again after the letter was.
+func (e Entry) Closes(letter Entry, published time.Time) bool {
+	if e.State == Resolved {
+		return e.Received(letter).State == Resolved
+	}
+	return published.Before(e.RedrivenAt)
 }
 
 func number(s string) int {

@@ -1,7 +1,3 @@
-// Package deadletter keeps the ledger of dead letters, and brings them back.
-//
-// A letter is in the ledger before it is acknowledged. A late copy of one that has been redriven or
-// resolved since changes nothing, and one of an account that was unlinked is not kept.
 package deadletter
 
 import (
@@ -27,13 +23,23 @@ type letterStore interface {
 	Unlinked(ctx context.Context, account string) (bool, error)
 }
 
-// A Recorder writes letters into the ledger.
-type Recorder struct{ store letterStore }
+// A teller tells people of letters.
+type teller interface {
+	// Letter makes sure that somebody is told of the letter, now or soon, whatever becomes of this process.
+	Letter(ctx context.Context, letter ledger.Entry) error
+}
+
+// A Recorder writes letters into the ledger, and has people told.
+type Recorder struct {
+	store  letterStore
+	teller teller
+}
 
 // NewRecorder returns a recorder.
-func NewRecorder(store letterStore) *Recorder { return &Recorder{store} }
+func NewRecorder(store letterStore, teller teller) *Recorder { return &Recorder{store, teller} }
 
-// Record makes sure that the ledger knows the letter.
+// Record makes sure that the ledger knows the letter and that people are told of it. It may be called
+// again for the same letter, which then changes nothing.
 func (r *Recorder) Record(ctx context.Context, letter ledger.Entry) (mail.Outcome, error) {
 	if mail.PlainID(letter.AccountID) {
 		unlinked, err := r.store.Unlinked(ctx, letter.AccountID)
@@ -45,7 +51,7 @@ func (r *Recorder) Record(ctx context.Context, letter ledger.Entry) (mail.Outcom
 		}
 	}
 	outcome := mail.Recorded
-	_, err := r.store.Change(ctx, letter.ID, func(e ledger.Entry) (ledger.Entry, bool) {
+	entry, err := r.store.Change(ctx, letter.ID, func(e ledger.Entry) (ledger.Entry, bool) {
 		// An entry that is dead already was recorded by the function that gave the event up.
 		known := e.State == ledger.Dead
 		next := e.Received(letter)
@@ -58,6 +64,11 @@ func (r *Recorder) Record(ctx context.Context, letter ledger.Entry) (mail.Outcom
 	})
 	if err != nil {
 		return "", fmt.Errorf("record the dead letter %s: %w", letter.ID, err)
+	}
+	if outcome == mail.Recorded {
+		if err := r.teller.Letter(ctx, entry); err != nil {
+			return "", fmt.Errorf("tell of the dead letter %s: %w", letter.ID, err)
+		}
 	}
 	return outcome, nil
 }
