@@ -29,7 +29,7 @@ func (o *Operator) Foresee(catalogue *lane.Catalogue, entry ledger.Entry, m mail
 		}
 		return "the message would be fetched from Gmail: its content, and every flag that is older"
 	}
-	if m.Guards == nil {
+	if m.Version.IsZero() {
 		return "the message is not mirrored: it would become a stub, and be fetched"
 	}
 	next := mail.Apply(m, change)

@@ -32,6 +32,9 @@ type Healer struct {
 // NewHealer returns a healer.
 func NewHealer(sick sick, operator *Operator) *Healer { return &Healer{sick, operator} }
 
+// aheadFor is how long the others wait for the one that went ahead: longer than its attempts take.
+const aheadFor = 30 * time.Minute
+
 // healAtOnce bounds what one call redrives; the rest is due at the next.
 const healAtOnce = 500
 
@@ -80,7 +83,9 @@ func (h *Healer) choose(ctx context.Context, consumer string, due []ledger.Entry
 	if err != nil {
 		return nil, err
 	}
-	if slices.ContainsFunc(underway, func(e ledger.Entry) bool { return strings.HasPrefix(e.Operation, string(ledger.DeedHeal)+"-") }) {
+	if slices.ContainsFunc(underway, func(e ledger.Entry) bool {
+		return strings.HasPrefix(e.Operation, string(ledger.DeedHeal)+"-") && e.RedrivenAt.After(h.operator.Now().Add(-aheadFor))
+	}) {
 		return nil, nil // one has gone ahead
 	}
 	return due[:1], nil

@@ -64,11 +64,16 @@ func (r *Redriver) Heal(ctx context.Context, operation, id string) (Result, erro
 	})
 }
 
-// Return publishes an entry again that is retrying, and that Pub/Sub has not brought back. Its
-// attempts go on counting. An entry that was returned less than patience ago is left alone.
+// Return publishes an entry again that is retrying or redriving, and that Pub/Sub has not brought back.
+// Its attempts go on counting. An entry that was returned less than patience ago is left alone.
 func (r *Redriver) Return(ctx context.Context, operation, id string, patience time.Duration) (returned bool, err error) {
-	result, err := r.republish(ctx, operation, id, turn{from: ledger.Retrying, alone: patience, claim: ledger.Entry.Claimed})
-	return result == Redriven, err
+	for _, from := range []ledger.State{ledger.Retrying, ledger.Redriving} {
+		result, err := r.republish(ctx, operation, id, turn{from: from, alone: patience, claim: ledger.Entry.Claimed})
+		if err != nil || result != Moved {
+			return result == Redriven, err
+		}
+	}
+	return false, nil
 }
 
 // A turn is how an entry is published again.
@@ -113,6 +118,9 @@ func (r *Redriver) republish(ctx context.Context, operation, id string, t turn) 
 		attributes = map[string]string{}
 	}
 	attributes[ledger.RedriveAttribute] = operation
+	if e.EventID == "" {
+		attributes[ledger.LetterID] = id // nothing else in the message names its entry
+	}
 	data := e.Data
 	if e.DataOmitted {
 		data = t.data

@@ -19,9 +19,9 @@ type due interface {
 	AccountsToRecheck(ctx context.Context, now time.Time, limit int) ([]mail.Account, error)
 	// FetchesDue returns the messages whose FetchDueAt has come, each as the event that asks for it.
 	FetchesDue(ctx context.Context, now time.Time, limit int) ([]mail.Event, error)
-	// RetryingSince returns the ids of ledger entries that are retrying and have last failed before
-	// that moment.
-	RetryingSince(ctx context.Context, before time.Time, limit int) ([]string, error)
+	// StrandedSince returns the ids of ledger entries that are retrying and have last failed, or are
+	// redriving and were redriven, before that moment.
+	StrandedSince(ctx context.Context, before time.Time, limit int) ([]string, error)
 	// ResyncsDue returns open resyncs that nobody works on and whose next step is overdue.
 	ResyncsDue(ctx context.Context, now time.Time, limit int) ([]mail.Resync, error)
 }
@@ -134,11 +134,11 @@ func (t *Tick) fetch(ctx context.Context) (int, error) {
 	})
 }
 
-// giveBack publishes again what is retrying but has not come back for much longer than the longest
-// back-off: its message is lost to Pub/Sub.
+// giveBack publishes again what is retrying or redriving but has not come back for much longer than the
+// longest back-off: its message is lost to Pub/Sub.
 func (t *Tick) giveBack(ctx context.Context) (int, error) {
 	now, patience := t.Now(), t.patience()
-	ids, err := t.Due.RetryingSince(ctx, now.Add(-patience), tickBatch)
+	ids, err := t.Due.StrandedSince(ctx, now.Add(-patience), tickBatch)
 	if err != nil {
 		return 0, fmt.Errorf("find the entries nobody returns to: %w", err)
 	}

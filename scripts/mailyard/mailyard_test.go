@@ -28,6 +28,8 @@ type prog struct {
 	*apptest.Yard
 	t *testing.T
 
+	options []app.Option // of the next runs
+
 	mu      sync.Mutex
 	outputs []string
 }
@@ -54,7 +56,7 @@ func (p *prog) do(ctx context.Context, stdin io.Reader, args ...string) result {
 	var stdout, stderr bytes.Buffer
 	status := run(ctx, surroundings{
 		lookup: p.Lookup, stdin: stdin, stdout: &stdout, stderr: &stderr, now: p.Clock.Now, who: "tester",
-		options: []app.Option{app.WithIAM(p.Env["MAILYARD_GMAIL_ENDPOINT"])},
+		options: append([]app.Option{app.WithIAM(p.Env["MAILYARD_GMAIL_ENDPOINT"])}, p.options...),
 	}, args)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -147,6 +149,12 @@ func TestMisuse(t *testing.T) {
 		{[]string{"dlq", "list", "--nonsense"}, "unknown flag"},
 		{[]string{"dlq", "list", "stray"}, "takes no arguments"},
 		{[]string{"dlq", "show"}, "needs one argument: the entry's id"},
+		{[]string{"dlq", "list", "--groups", "--entries"}, "leave one of them out"},
+		{[]string{"dlq", "discard"}, "the entry's id, of one or more"},
+		{[]string{"dlq", "discard", "a"}, "--reason is not given"},
+		{[]string{"dlq", "edit", "a"}, "--set is not given"},
+		{[]string{"dlq", "edit", "a", "--set", "historyId=1"}, "--reason is not given"},
+		{[]string{"dlq", "log", "a", "b"}, "one operation's id and no more"},
 		{[]string{"dlq", "show", "a", "b"}, "one entry's id and no more"},
 		{[]string{"account", "status", "a", "b"}, "one account's id and no more"},
 		{[]string{"dlq", "list", "--lane", "message-eaten"}, "message-added, message-read"},

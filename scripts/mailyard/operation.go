@@ -74,7 +74,10 @@ func (t *tool) operate(ctx context.Context, plan deadletter.Plan, order deadlett
 	if report.Untidy != nil {
 		fmt.Fprintf(t.stderr, "mailyard: letters that are no longer open may still be on -inspect subscriptions, until Tick takes them away: %s\n", explain(report.Untidy)[0])
 	}
-	return errors.Join(t.report(o, plan, report), verdict(ctx, plan, report), err)
+	if err == nil {
+		err = verdict(ctx, plan, report)
+	}
+	return errors.Join(t.report(o, plan, report), err)
 }
 
 // nothingToDo is the error of an operation that has nothing to do because of a mistake.

@@ -210,17 +210,23 @@ func (d *delivery) decode(body []byte, traceparent string, decode Decode) (Work,
 	return work, err
 }
 
-// LedgerID names the ledger's entry of a message: the ce-id of a lane's event, and for anything else
-// the subscription and the Pub/Sub message id.
+// LedgerID names the ledger's entry of a message: the ce-id of a lane's event, the id that a letter
+// carries, and for anything else the subscription and the Pub/Sub message id.
 func LedgerID(subscription string, m Message, s ledger.Subject) string {
+	letter := m.Attributes[ledger.LetterID]
 	switch {
 	case s.EventID != "":
 		return s.EventID
+	case letter != "" && len(letter) <= maxLedgerID && !strings.Contains(letter, "/"):
+		return letter
 	case m.ID != "" && len(m.ID) < 100 && !strings.Contains(m.ID, "/"):
 		return subscription + "." + m.ID
 	}
 	return subscription + "." + digest(m.Data)
 }
+
+// maxLedgerID is how long a Firestore document's id may be, in bytes.
+const maxLedgerID = 1500
 
 func digest(data []byte) string {
 	sum := sha256.Sum256(data)

@@ -1,8 +1,6 @@
 package delivery
 
 import (
-	"strings"
-
 	"mailyard.internal/mailyard/shared/event"
 	"mailyard.internal/mailyard/shared/lane"
 	"mailyard.internal/mailyard/shared/ledger"
@@ -42,11 +40,7 @@ func (r *LetterReader) Read(m Message) ledger.Entry {
 			subject = SubjectOf(e)
 		}
 	}
-	id := m.Attributes[ledger.LetterID]
-	if id == "" || strings.Contains(id, "/") || len(id) > 1500 {
-		id = LedgerID(route.Subscription, m, subject)
-	}
-	e := ledger.FromLetter(id, topic, consumer, subject, m.Data, m.Attributes, m.PublishTime)
+	e := ledger.FromLetter(LedgerID(route.Subscription, m, subject), topic, consumer, subject, m.Data, m.Attributes, m.PublishTime)
 	e.Trace = m.Traceparent
 	return e
 }

@@ -27,9 +27,10 @@ func (s *Server) Monitor(catalogue *lane.Catalogue, handle func(context.Context,
 			http.Error(w, reason, status)
 			return
 		}
+		letter := s.letter(body, letters)
 		ctx, cancel := context.WithTimeout(r.Context(), monitorTimeout)
 		defer cancel()
-		letter := s.letter(body, letters)
+		ctx = context.WithValue(ctx, purposeKey{}, Purpose{monitor.EntryPoint, letter.ID})
 		outcome, err := handle(ctx, letter)
 		if err != nil {
 			d.report(retry, err)

@@ -172,17 +172,22 @@ func (db *DB) ResolveOlder(ctx context.Context, account, consumer string, before
 	return nil
 }
 
-// RetryingSince returns the ids of entries that are retrying and have last failed before that
-// moment, the longest waiting first.
-func (db *DB) RetryingSince(ctx context.Context, before time.Time, limit int) ([]string, error) {
-	q := db.client.Collection("failures").Where("state", "==", string(ledger.Retrying)).
-		Where("lastFailedAt", "<", before).OrderBy("lastFailedAt", firestore.Asc).Limit(limit)
-	snapshots, err := db.query(ctx, q, "entries nobody returns to")
-	ids := make([]string, len(snapshots))
-	for i, snapshot := range snapshots {
-		ids[i] = snapshot.Ref.ID
+// StrandedSince returns the ids of entries that are retrying and have last failed, or are redriving and
+// were redriven, before that moment, of each state up to limit, the longest waiting first.
+func (db *DB) StrandedSince(ctx context.Context, before time.Time, limit int) ([]string, error) {
+	var ids []string
+	for state, since := range map[ledger.State]string{ledger.Retrying: "lastFailedAt", ledger.Redriving: "redrivenAt"} {
+		q := db.client.Collection("failures").Where("state", "==", string(state)).
+			Where(since, "<", before).OrderBy(since, firestore.Asc).Limit(limit).Select()
+		snapshots, err := db.query(ctx, q, "entries nobody returns to")
+		if err != nil {
+			return nil, err
+		}
+		for _, snapshot := range snapshots {
+			ids = append(ids, snapshot.Ref.ID)
+		}
 	}
-	return ids, err
+	return ids, nil
 }
 
 // An EntryFilter chooses entries of the ledger; what is empty chooses all.

@@ -18,7 +18,7 @@ import (
 )
 
 // pullWithin is how long a pull waits for letters before it takes the subscription for empty.
-const pullWithin = 1500 * time.Millisecond
+const pullWithin = 700 * time.Millisecond
 
 // maxHandles is how many letters one call acknowledges or gives back: a request holds 512 KiB.
 const maxHandles = 1000
@@ -46,7 +46,7 @@ func OpenShelf(ctx context.Context, project string, dial ...grpc.DialOption) (*S
 // Close releases the connections.
 func (s *Shelf) Close() error { return s.client.Close() }
 
-// Pull takes up to limit letters; none where none came within 1.5 s. They are kept from others until
+// Pull takes up to limit letters; none where none came within 0.7 s. They are kept from others until
 // they are acknowledged, given back, or the subscription's ack deadline has passed.
 func (s *Shelf) Pull(ctx context.Context, subscription string, limit int) ([]ledger.Held, error) {
 	ctx, cancel := context.WithTimeout(ctx, pullWithin)
