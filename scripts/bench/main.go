@@ -34,6 +34,7 @@ var benchmarks = []benchmark{
 	{"flag", flagLane},
 	{"fetch", fetchLane},
 	{"start", coldStart},
+	{"redrive", redriveRateKept},
 	{"resync", resyncLarge},
 	{"import", importBesideLive},
 }

@@ -263,7 +263,7 @@ func TestRedriveFails(t *testing.T) {
 func TestRedriveGivesUp(t *testing.T) {
 	t.Parallel()
 	p := newProg(t)
-	const letters = 60
+	const letters = 200
 	for i := range letters {
 		p.letter(fmt.Sprintf("m%d", i), 1, func(e *ledger.Entry) { e.Topic = "no-such-topic" })
 	}

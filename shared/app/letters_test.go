@@ -409,3 +409,32 @@ func TestRedriveTakesLargeDataFromInspect(t *testing.T) {
 		t.Errorf("on -inspect there still are %d letters", len(left))
 	}
 }
+
+// When a mailbox is unlinked its letters, which are the ids of its messages, do not stay for a month where
+// operators look. Another mailbox's do.
+func TestLettersOfAnUnlinkedMailboxAreTakenAway(t *testing.T) {
+	t.Parallel()
+	y := apptest.New(t, apptest.Options{})
+	leaving := y.Link(addMailbox(t, y, "kim@example.com", "refresh"), "refresh", 1000)
+	staying := y.Link(addMailbox(t, y, "lee@example.com", "refresh-2"), "refresh-2", 1000)
+	if _, err := y.Gmail.AddFault(gmailsim.Fault{Method: "messages.get", Status: 403, Reason: "insufficientPermissions"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, account := range []string{leaving.ID, staying.ID} {
+		push := event(y, mail.Event{AccountID: account, MessageID: "m1", Lane: "message-added", HistoryID: 1001})
+		if status := y.Post("MessageAdded", push); status != http.StatusNoContent {
+			t.Fatalf("answered %d", status)
+		}
+	}
+	if _, err := unlink(t, y, leaving.ID, nil); err != nil {
+		t.Fatal(err)
+	}
+	for range len(y.Catalogue.Routes()) { // Tick sees to one subscription after the other
+		y.Tick()
+		y.Clock.Advance(time.Minute)
+	}
+	letters := y.Pull("gmail-message-added-dead-letter-inspect")
+	if len(letters) != 1 || !strings.Contains(letters[0].Attributes["ce-id"], staying.ID) {
+		t.Errorf("on -inspect are %+v", letters)
+	}
+}
