@@ -21,16 +21,17 @@ import (
 type store interface {
 	// ChangeAlert replaces an alert by what next makes of it; see the ledger's Change.
 	ChangeAlert(ctx context.Context, key string, next func(alert.Alert) (alert.Alert, bool)) (alert.Alert, error)
-	// RemoveAlert removes an alert that is still as it was read; it returns false where it is not.
-	RemoveAlert(ctx context.Context, a alert.Alert) (bool, error)
+	// RemoveAlert removes an alert, if it is resting and stays so until then.
+	RemoveAlert(ctx context.Context, key string) error
 	// AlertsDue returns the keys of alerts whose DueAt has come, the longest due first.
 	AlertsDue(ctx context.Context, now time.Time, limit int) ([]string, error)
 }
 
 // letters is the ledger, as far as alerts speak of it.
 type letters interface {
-	// CountDead counts the dead letters of a fingerprint that died after that moment.
-	CountDead(ctx context.Context, fingerprint string, after time.Time) (int, error)
+	// CountDead counts the letters of a fingerprint that are dead and died after one moment, and not after
+	// the other; the zero time is no bound.
+	CountDead(ctx context.Context, fingerprint string, after, until time.Time) (int, error)
 	// OldestDead returns the dead letter that has been dead for longest, or false where there is none.
 	OldestDead(ctx context.Context, fingerprint, consumer string) (ledger.Entry, bool, error)
 }
@@ -167,7 +168,7 @@ func (t *Teller) tell(ctx context.Context, a alert.Alert, claim string) (sent bo
 	if need == alert.Nothing {
 		return false, t.rest(ctx, a, c, claim)
 	}
-	err = t.poster.Post(ctx, a.Message(need, fresh, c, t.project))
+	err = t.post(ctx, a.Message(need, fresh, c, t.project))
 	record := func(a alert.Alert) alert.Alert { return a.Sent(c) }
 	if err != nil {
 		retryAt, _ := fault.RetryAt(err)
@@ -185,18 +186,46 @@ func (t *Teller) tell(ctx context.Context, a alert.Alert, claim string) (sent bo
 	return true, nil
 }
 
-// rest puts an alert to rest that has nothing to tell, for a day or for good.
-func (t *Teller) rest(ctx context.Context, a alert.Alert, c alert.Counted, claim string) error {
-	rested, needed := a.Quiet(c)
-	if !needed {
-		_, err := t.store.RemoveAlert(ctx, a)
+// post sends a message, unless the webhook has said that it wants none for now: then that holds for every
+// alert.
+func (t *Teller) post(ctx context.Context, m alert.Message) error {
+	keep := func(a alert.Alert) (alert.Alert, bool) { return a, false }
+	hold, err := t.store.ChangeAlert(ctx, alert.HoldKey, keep)
+	if err != nil {
 		return err
 	}
-	_, err := t.store.ChangeAlert(ctx, a.Key, func(a alert.Alert) (alert.Alert, bool) {
-		rested.Version = a.Version
-		return rested, a.Claim == claim
-	})
+	if hold.OpenUntil.After(t.now()) {
+		return fault.ThrottledUntil(fault.Throttled, hold.OpenUntil, errors.New("the webhook wants to be called less often"))
+	}
+	err = t.poster.Post(ctx, m)
+	if retryAt, said := fault.RetryAt(err); said {
+		_, holdErr := t.store.ChangeAlert(context.WithoutCancel(ctx), alert.HoldKey, func(a alert.Alert) (alert.Alert, bool) {
+			return a.Held(retryAt), true
+		})
+		err = errors.Join(err, holdErr)
+	}
 	return err
+}
+
+// rest puts an alert to rest that has nothing to tell, for a day or for good. Letters that count on it are
+// counted once more when nobody can count on it any longer, so that none is forgotten with it.
+func (t *Teller) rest(ctx context.Context, a alert.Alert, c alert.Counted, claim string) error {
+	needed := true
+	a, err := t.store.ChangeAlert(ctx, a.Key, func(a alert.Alert) (alert.Alert, bool) {
+		mine := a.Claim == claim
+		a, needed = a.Quiet(c)
+		return a, mine
+	})
+	if err != nil || needed {
+		return err
+	}
+	if c, err = t.count(ctx, a); err != nil {
+		return err
+	}
+	if need, _ := a.Need(c); need != alert.Nothing {
+		return nil // it is due again
+	}
+	return t.store.RemoveAlert(ctx, a.Key)
 }
 
 func (t *Teller) count(ctx context.Context, a alert.Alert) (alert.Counted, error) {
@@ -209,12 +238,22 @@ func (t *Teller) count(ctx context.Context, a alert.Alert) (alert.Counted, error
 		return c, err
 	}
 	c.Oldest = oldest.DeadAt
-	if c.Late, err = t.letters.CountDead(ctx, a.Fingerprint, alert.CountAfter(c.At)); err != nil {
-		return c, err
+	for _, n := range []struct {
+		of           *int
+		after, until time.Time
+		unless       bool
+	}{
+		{of: &c.Late, after: alert.CountAfter(c.At)},
+		{of: &c.Before, after: a.Since, until: a.SentAt, unless: a.SentAt.IsZero()},
+		{of: &c.Since, after: a.Since},
+		{of: &c.Open},
+	} {
+		if n.unless {
+			continue
+		}
+		if *n.of, err = t.letters.CountDead(ctx, a.Fingerprint, n.after, n.until); err != nil {
+			return c, err
+		}
 	}
-	if c.Since, err = t.letters.CountDead(ctx, a.Fingerprint, a.Since); err != nil {
-		return c, err
-	}
-	c.Open, err = t.letters.CountDead(ctx, a.Fingerprint, time.Time{})
-	return c, err
+	return c, nil
 }

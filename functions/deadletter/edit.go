@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"mailyard.internal/mailyard/shared/ledger"
 	"mailyard.internal/mailyard/shared/mail"
@@ -102,41 +103,49 @@ func (o *Operator) rewrite(old ledger.Entry, changes map[string]string) (ledger.
 		return ledger.Entry{}, fmt.Errorf("the event would not be valid: %w", err)
 	}
 	if e.ID() == old.ID {
-		return ledger.Entry{}, errors.New("the event would be the same as before; nothing was changed")
+		return ledger.Entry{}, errors.New("nothing was changed: the event's id would be the same as before; change messageId or historyId")
 	}
 	edited := old
 	edited.ID, edited.Data, edited.Attributes, edited.EditedFrom = e.ID(), data, attributes, old.ID
 	edited.Subject = ledger.Subject{EventID: e.ID(), Lane: key, AccountID: e.AccountID, MessageID: e.MessageID, HistoryID: e.HistoryID}
 	edited.Attempts, edited.Redrives, edited.Heals = 0, 0, 0
-	edited.Runs, edited.Claim, edited.Operation = nil, ledger.Claim{}, ""
-	return edited.Buried(o.Now()), nil
+	edited.Runs, edited.Claim, edited.Operation, edited.EditedTo = nil, ledger.Claim{}, "", ""
+	edited = edited.Buried(o.Now())
+	edited.HealAt = time.Time{} // it waits for the operator
+	return edited, nil
 }
 
 // replace writes the new entry first: should this process end in between there are two letters, and
-// editing again brings it to its end.
+// editing again brings it to its end. Of several who make the same edit at once each has made it.
 func (o *Operator) replace(ctx context.Context, operation string, old, edited ledger.Entry) (Result, error) {
-	taken := false
-	_, err := o.Store.Change(ctx, edited.ID, func(e ledger.Entry) (ledger.Entry, bool) {
-		taken = e.State != "" && (e.EditedFrom != old.ID || e.State != ledger.Dead)
-		become := edited
-		become.Version = e.Version
-		return become, !taken
-	})
-	if err != nil {
-		return "", err
-	}
-	if taken {
-		return "", fmt.Errorf("the ledger has an entry %s already; look at that one", edited.ID)
-	}
+	busy := func(e ledger.Entry) bool { return e.ClaimedAfter(o.Now().Add(-claimFor)) }
 	result := Edited
+	_, err := o.Store.Change(ctx, edited.ID, func(e ledger.Entry) (ledger.Entry, bool) {
+		result = Edited
+		switch {
+		case e.State != "" && e.EditedFrom != old.ID:
+			result = taken
+		case e.State == ledger.Dead && busy(e):
+			result = Busy
+		}
+		return edited, result == Edited && e.State == ""
+	})
+	switch {
+	case err != nil:
+		return "", err
+	case result == taken:
+		return "", fmt.Errorf("the ledger has an entry %s already; look at that one", edited.ID)
+	case result != Edited:
+		return result, nil
+	}
 	_, err = o.Store.Change(ctx, old.ID, func(e ledger.Entry) (ledger.Entry, bool) {
 		result = Edited
 		switch {
-		case e.EditedTo == edited.ID && e.Operation == operation:
+		case e.EditedTo == edited.ID:
 			return e, false
 		case e.State != ledger.Dead:
 			result = Moved
-		case e.ClaimedAfter(o.Now().Add(-claimFor)):
+		case busy(e):
 			result = Busy
 		}
 		e = e.Discard(operation, o.Now())
@@ -148,7 +157,10 @@ func (o *Operator) replace(ctx context.Context, operation string, old, edited le
 	}
 	// The old letter went its own way meanwhile: then its event is not to be there twice.
 	_, err = o.Store.Change(ctx, edited.ID, func(e ledger.Entry) (ledger.Entry, bool) {
-		return e.Discard(operation, o.Now()), e.EditedFrom == old.ID && e.State == ledger.Dead
+		return e.Discard(operation, o.Now()), e.EditedFrom == old.ID && e.State == ledger.Dead && !busy(e)
 	})
 	return result, err
 }
+
+// taken is the result of an edit whose event is there already.
+const taken Result = "taken"

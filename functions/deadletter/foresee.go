@@ -29,10 +29,13 @@ func (o *Operator) Foresee(catalogue *lane.Catalogue, entry ledger.Entry, m mail
 		}
 		return "the message would be fetched from Gmail: its content, and every flag that is older"
 	}
-	if m.Version.IsZero() {
+	next := mail.Apply(m, change)
+	switch {
+	case m.Version.IsZero() && next.Deleted:
+		return "the message is not mirrored: it would become a tombstone"
+	case m.Version.IsZero():
 		return "the message is not mirrored: it would become a stub, and be fetched"
 	}
-	next := mail.Apply(m, change)
 	var changes []string
 	for _, field := range slices.Sorted(maps.Keys(next.Flags)) {
 		if was, known := m.Flags[field]; !known || was != next.Flags[field] {

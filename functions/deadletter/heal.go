@@ -2,8 +2,8 @@ package deadletter
 
 import (
 	"context"
+	"errors"
 	"slices"
-	"strings"
 	"time"
 
 	"mailyard.internal/mailyard/shared/ledger"
@@ -16,14 +16,16 @@ type sick interface {
 	// LastSuccess returns when an event of the consumer that had failed was last applied; zero where
 	// nothing is known of that.
 	LastSuccess(ctx context.Context, consumer string) (time.Time, error)
-	// Underway returns the entries of a consumer that are redriving or retrying, up to limit.
-	Underway(ctx context.Context, consumer string, limit int) ([]ledger.Entry, error)
+	// Underway returns the entries of a consumer that are redriving, or retrying, by an operation whose id
+	// begins so.
+	Underway(ctx context.Context, consumer, operation string, limit int) ([]ledger.Entry, error)
 }
 
 // A Healer redrives letters that died of a dependency, without an operator, a few times each.
 //
-// One letter of each consumer goes ahead. Only when an event of that consumer has been applied after
-// they died do the others follow, so that an outage costs each of them none of its few times.
+// One letter of each consumer goes ahead. Only when an event of that consumer that had failed has been
+// applied, after they died and lately, do the others follow, so that an outage costs each of them none of
+// its few times.
 type Healer struct {
 	sick     sick
 	operator *Operator
@@ -32,7 +34,8 @@ type Healer struct {
 // NewHealer returns a healer.
 func NewHealer(sick sick, operator *Operator) *Healer { return &Healer{sick, operator} }
 
-// aheadFor is how long the others wait for the one that went ahead: longer than its attempts take.
+// aheadFor is how long the others wait for the one that went ahead, and how long its success counts:
+// longer than its attempts take.
 const aheadFor = 30 * time.Minute
 
 // healAtOnce bounds what one call redrives; the rest is due at the next.
@@ -52,17 +55,27 @@ func (h *Healer) Heal(ctx context.Context) (int, error) {
 		}
 		byConsumer[e.Consumer] = append(byConsumer[e.Consumer], e)
 	}
-	var plan Plan
+	// Each consumer for itself: one that cannot be redriven keeps no other from it.
+	redriven := 0
+	var errs []error
 	for _, consumer := range consumers {
-		chosen, err := h.choose(ctx, consumer, byConsumer[consumer])
-		if err != nil {
-			return 0, err
-		}
-		for _, e := range chosen {
-			plan.Eligible = append(plan.Eligible, e.ID)
-		}
+		n, err := h.redrive(ctx, consumer, byConsumer[consumer])
+		redriven += n
+		errs = append(errs, err)
 	}
-	report, err := h.operator.run(ctx, ledger.DeedHeal, plan, Order{Who: "Tick", Reason: "what they need is up again, or is tried"}, h.operator.Redriver.Heal)
+	return redriven, errors.Join(errs...)
+}
+
+func (h *Healer) redrive(ctx context.Context, consumer string, due []ledger.Entry) (int, error) {
+	chosen, err := h.choose(ctx, consumer, due)
+	if err != nil {
+		return 0, err
+	}
+	var plan Plan
+	for _, e := range chosen {
+		plan.Eligible = append(plan.Eligible, e.ID)
+	}
+	report, err := h.operator.run(ctx, ledger.DeedHeal, plan, Order{Who: "Tick", Reason: "what " + consumer + " needs is up again, or is tried"}, h.operator.Redriver.Heal)
 	if err == nil {
 		err = report.Err
 	}
@@ -75,17 +88,16 @@ func (h *Healer) choose(ctx context.Context, consumer string, due []ledger.Entry
 	if err != nil {
 		return nil, err
 	}
-	ready := slices.DeleteFunc(slices.Clone(due), func(e ledger.Entry) bool { return !worked.After(e.DeadAt) })
+	lately := h.operator.Now().Add(-aheadFor)
+	ready := slices.DeleteFunc(slices.Clone(due), func(e ledger.Entry) bool { return !worked.After(e.DeadAt) || worked.Before(lately) })
 	if len(ready) > 0 {
 		return ready, nil
 	}
-	underway, err := h.sick.Underway(ctx, consumer, healAtOnce)
+	healing, err := h.sick.Underway(ctx, consumer, string(ledger.DeedHeal)+"-", healAtOnce)
 	if err != nil {
 		return nil, err
 	}
-	if slices.ContainsFunc(underway, func(e ledger.Entry) bool {
-		return strings.HasPrefix(e.Operation, string(ledger.DeedHeal)+"-") && e.RedrivenAt.After(h.operator.Now().Add(-aheadFor))
-	}) {
+	if slices.ContainsFunc(healing, func(e ledger.Entry) bool { return e.RedrivenAt.After(lately) }) {
 		return nil, nil // one has gone ahead
 	}
 	return due[:1], nil

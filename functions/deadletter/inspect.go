@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"mailyard.internal/mailyard/shared/lane"
 	"mailyard.internal/mailyard/shared/ledger"
@@ -16,7 +17,8 @@ import (
 // A shelf is where the -inspect subscriptions are: what is pulled is kept from others for a while, until
 // it is acknowledged or given back.
 type shelf interface {
-	// Pull takes up to limit letters; none where there are none at the moment.
+	// Pull takes up to limit letters; none where there are none at hand, which may be so although there
+	// are some.
 	Pull(ctx context.Context, subscription string, limit int) ([]ledger.Held, error)
 	Acknowledge(ctx context.Context, subscription string, letters []ledger.Held) error
 	GiveBack(ctx context.Context, subscription string, letters []ledger.Held) error
@@ -48,7 +50,11 @@ func NewInspector(shelf shelf, entries inspected, publisher publisher, routes []
 }
 
 const (
-	pullAtOnce = 200
+	// pullAtOnce is few enough for a batch to be done with before its letters go back by themselves.
+	pullAtOnce = 100
+	// emptyPulls is after how many pulls in a row that bring nothing a subscription is taken for empty, and
+	// betweenPulls how long Pub/Sub has to find something.
+	emptyPulls, betweenPulls = 3, 200 * time.Millisecond
 	// walkAtMost bounds what one walk looks at: the rest is another walk's.
 	walkAtMost = 10_000
 )
@@ -176,7 +182,11 @@ func (i *Inspector) walk(ctx context.Context, subscription string, visit func([]
 			err = errors.Join(err, giveBack)
 		}
 	}()
-	for len(seen) < walkAtMost {
+	empty := 0
+	for len(seen) < walkAtMost && empty < emptyPulls {
+		if empty > 0 {
+			time.Sleep(betweenPulls)
+		}
 		pulled, err := i.shelf.Pull(ctx, subscription, pullAtOnce)
 		if err != nil {
 			return err
@@ -190,8 +200,10 @@ func (i *Inspector) walk(ctx context.Context, subscription string, visit func([]
 			kept = append(kept, h)
 		}
 		if len(fresh) == 0 {
-			return nil
+			empty++
+			continue
 		}
+		empty = 0
 		done, goOn, err := visit(fresh)
 		if len(done) > 0 {
 			if err := i.shelf.Acknowledge(ctx, subscription, done); err != nil {

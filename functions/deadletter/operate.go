@@ -18,6 +18,8 @@ import (
 // records keeps what operations did.
 type records interface {
 	SaveOperation(ctx context.Context, r ledger.OperationRecord) error
+	// Skew returns how far this machine's clock is ahead of the store's, negative where it is behind.
+	Skew(ctx context.Context) (time.Duration, error)
 }
 
 // The results of operations beside those of republishing.
@@ -127,6 +129,21 @@ func (o *Operator) tidy(ctx context.Context, topics []string) error {
 	return errors.Join(errs...)
 }
 
+// maxSkew is how far a clock may be off before an operation is refused: a claim lasts claimFor by the clock
+// of who looks at it.
+const maxSkew = time.Minute
+
+func (o *Operator) checkClock(ctx context.Context) error {
+	skew, err := o.Records.Skew(ctx)
+	if err == nil && skew.Abs() > maxSkew {
+		err = fmt.Errorf("this machine's clock is %s off Firestore's, so that what it claims would not be kept from others; set the clock and try again", skew.Round(time.Second))
+	}
+	if err != nil {
+		return fmt.Errorf("nothing was changed: %w", err)
+	}
+	return nil
+}
+
 // A deed does something to one letter.
 type deed func(ctx context.Context, operation, id string) (Result, error)
 
@@ -136,6 +153,9 @@ func (o *Operator) run(ctx context.Context, kind ledger.Deed, plan Plan, order O
 	report = Report{Results: map[Result]int{}, Left: len(ids)}
 	if len(ids) == 0 {
 		return report, nil
+	}
+	if err := o.checkClock(ctx); err != nil {
+		return report, err
 	}
 	defer func() { report.Untidy = o.tidy(ctx, plan.Topics) }()
 	began := o.Now()
@@ -166,7 +186,10 @@ func (o *Operator) run(ctx context.Context, kind ledger.Deed, plan Plan, order O
 			report.Results[result] += n
 			report.Left -= n
 		}
-		report.Err, report.Hopeless = r.lastErr, r.hopeless()
+		if r.lastErr != nil {
+			report.Err = r.lastErr
+		}
+		report.Hopeless = r.hopeless()
 		if err != nil || ctx.Err() != nil || report.Hopeless {
 			return report, err
 		}
@@ -221,7 +244,8 @@ type run struct {
 	saved    ledger.OperationRecord
 	outcomes map[string]string
 	counts   map[Result]int
-	inARow   int // failures
+	inARow   int  // failures
+	gaveUp   bool // for good, also where one that was under way then succeeds
 	lastErr  error
 	finished time.Time
 }
@@ -260,6 +284,7 @@ func (r *run) count(id string, result Result, err error, done func()) {
 		r.counts[Failed]++
 		r.outcomes[id] = string(Failed) + ": " + string(fault.CodeOf(err))
 		r.inARow++
+		r.gaveUp = r.gaveUp || r.inARow >= giveUpAfter
 		r.lastErr = err
 	} else {
 		r.counts[result]++
@@ -274,5 +299,5 @@ func (r *run) count(id string, result Result, err error, done func()) {
 func (r *run) hopeless() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.inARow >= giveUpAfter
+	return r.gaveUp
 }

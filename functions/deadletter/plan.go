@@ -59,7 +59,7 @@ func (f Filter) chooseAll(entries []ledger.Entry) []ledger.Entry {
 	slices.SortFunc(chosen, func(a, b ledger.Entry) int {
 		return cmp.Or(a.LastFailedAt.Compare(b.LastFailedAt), cmp.Compare(a.ID, b.ID))
 	})
-	return chosen
+	return slices.CompactFunc(chosen, func(a, b ledger.Entry) bool { return a.ID == b.ID })
 }
 
 // A Reason says why a redrive passes an entry over.

@@ -3,6 +3,7 @@ package deadletter
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"mailyard.internal/mailyard/shared/ledger"
 	"mailyard.internal/mailyard/shared/mail"
@@ -33,10 +34,13 @@ type teller interface {
 type Recorder struct {
 	store  letterStore
 	teller teller
+	now    func() time.Time
 }
 
 // NewRecorder returns a recorder.
-func NewRecorder(store letterStore, teller teller) *Recorder { return &Recorder{store, teller} }
+func NewRecorder(store letterStore, teller teller, now func() time.Time) *Recorder {
+	return &Recorder{store, teller, now}
+}
 
 // Record makes sure that the ledger knows the letter and that people are told of it. It may be called
 // again for the same letter, which then changes nothing.
@@ -50,6 +54,7 @@ func (r *Recorder) Record(ctx context.Context, letter ledger.Entry) (mail.Outcom
 			return mail.NoAccount, nil
 		}
 	}
+	letter.DeadAt = r.now() // to the ledger; the letter may have been under way for long
 	outcome := mail.Recorded
 	entry, err := r.store.Change(ctx, letter.ID, func(e ledger.Entry) (ledger.Entry, bool) {
 		// An entry that is dead already was recorded by the function that gave the event up.

@@ -131,9 +131,7 @@ func (r *Redriver) republish(ctx context.Context, operation, id string, t turn) 
 	if t.from != ledger.Dead {
 		return Redriven, nil
 	}
-	_, err = r.store.Change(ctx, id, func(e ledger.Entry) (ledger.Entry, bool) {
-		return e.Redriven(), e.Claim.Token == claim.Token
-	})
+	_, err = r.store.Change(ctx, id, func(e ledger.Entry) (ledger.Entry, bool) { return e.Redriven(claim) })
 	if err != nil {
 		return "", fmt.Errorf("mark %s as redriving: %w", id, err)
 	}

@@ -86,21 +86,26 @@ const (
 	lapsedWithin = 5 * time.Minute
 )
 
-// Run does what is due and returns counts for the log.
+// Run does what is due and returns counts for the log. All of it goes on at once: what waits for Gmail, or
+// for a webhook, keeps nothing else from its turn.
 func (t *Tick) Run(ctx context.Context) ([]slog.Attr, error) {
-	var counts []slog.Attr
-	var errs []error
-	for _, c := range append([]Chore{
+	chores := append([]Chore{
 		{"accounts_rechecked", t.recheck},
 		{"fetches_published", t.fetch},
 		{"entries_returned", t.giveBack},
 		{"resyncs_resumed", t.resume},
 		{"lapsed_watches_renewed", func(ctx context.Context) (int, error) { return t.Renew.Lapsed(ctx, lapsedWithin) }},
-	}, t.Chores...) {
-		done, err := c.Do(ctx)
-		counts = append(counts, slog.Int(c.Counts, done))
-		errs = append(errs, err)
+	}, t.Chores...)
+	counts := make([]slog.Attr, len(chores))
+	errs := make([]error, len(chores))
+	var wait sync.WaitGroup
+	for i, c := range chores {
+		wait.Go(func() {
+			done, err := c.Do(ctx)
+			counts[i], errs[i] = slog.Int(c.Counts, done), err
+		})
 	}
+	wait.Wait()
 	return counts, errors.Join(errs...)
 }
 

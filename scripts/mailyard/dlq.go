@@ -28,6 +28,7 @@ type filterFlags struct {
 	olderThan                  time.Duration
 	limit                      int
 	states                     []string
+	everyState                 bool
 }
 
 func (f *filterFlags) add(cmd *cobra.Command) {
@@ -69,14 +70,17 @@ func (f *filterFlags) filter(t *tool) (deadletter.Filter, error) {
 	}
 	for _, word := range f.states {
 		state := ledger.State(word)
-		if word == "all" {
-			filter.States = append(filter.States, states...)
+		if word == "all" { // also those of entries that are broken
+			f.everyState = true
 			continue
 		}
 		if !isState(state) {
 			return filter, misused("--state %q is no state; write one of retrying, dead, redriving, resolved, all", word)
 		}
 		filter.States = append(filter.States, state)
+	}
+	if f.everyState {
+		filter.States = nil
 	}
 	return filter, nil
 }
@@ -90,11 +94,12 @@ func isState(state ledger.State) bool {
 	return false
 }
 
-// given says which filters were given, by name, for the record of an operation.
+// given says which filters were given, by name, for the record of an operation, whose outcomes name the
+// ids.
 func (f *filterFlags) given() map[string]string {
 	given := map[string]string{}
 	for name, value := range map[string]string{
-		"id": strings.Join(f.ids, " "), "lane": f.lane, "account": f.account, "code": f.code, "fingerprint": f.print,
+		"lane": f.lane, "account": f.account, "code": f.code, "fingerprint": f.print,
 	} {
 		if value != "" {
 			given[name] = value

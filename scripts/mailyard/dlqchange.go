@@ -21,7 +21,7 @@ func dlqDiscardCommand(t *tool) *cobra.Command {
 			"from the mailbox, and account resync mends it.",
 		Args: atLeastOne("entry's id"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			order, err := t.order(reason, map[string]string{"id": strings.Join(args, " ")})
+			order, err := t.order(reason, nil) // its outcomes name the letters
 			if err != nil {
 				return err
 			}

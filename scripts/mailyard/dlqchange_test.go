@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"cloud.google.com/go/firestore"
@@ -85,6 +87,7 @@ func TestEdit(t *testing.T) {
 		{id, "messageId=a/b", "would not be valid"},
 		{id, "messageId=", "would not be valid"},
 		{id, "historyId=11", "the same as before"},
+		{id, "threadId=t9", "the same as before"},
 		{broken, "historyId=12", "can only be discarded"},
 		{foreign, "historyId=12", "cannot be changed"},
 		{ingest, "historyId=12", "is no lane"},
@@ -128,6 +131,29 @@ func TestEdit(t *testing.T) {
 	}
 	if p.entry(other).State != ledger.Dead || p.entry(target).EditedFrom != "" {
 		t.Error("something was changed")
+	}
+}
+
+// Of several who make the same edit at once each has made it, and the event is there once.
+func TestTwoEditsAtOnce(t *testing.T) {
+	t.Parallel()
+	p := newProg(t)
+	for i := range 5 {
+		id := p.letter(fmt.Sprintf("m%d", i), 11, nil)
+		var both sync.WaitGroup
+		for range 3 {
+			both.Go(func() {
+				r := p.do(t.Context(), strings.NewReader(""), "dlq", "edit", id, "--set", "historyId=12", "--reason", "x", "--yes")
+				if r.status != 0 && !strings.Contains(r.stderr, "only a dead letter can be edited") {
+					t.Errorf("exit status %d: %s", r.status, r.stderr)
+				}
+			})
+		}
+		both.Wait()
+		old, become := p.entry(id), p.entry(fmt.Sprintf("acc1.message-read.m%d.12", i))
+		if old.State != ledger.Resolved || old.EditedTo != become.ID || become.State != ledger.Dead || become.HealsItself() {
+			t.Errorf("the old one is %s, edited to %q; the new one %s", old.State, old.EditedTo, become.State)
+		}
 	}
 }
 

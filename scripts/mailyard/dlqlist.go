@@ -51,7 +51,7 @@ func dlqListCommand(t *tool) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if len(filter.States) == 0 && len(filter.IDs) == 0 {
+			if len(filter.States) == 0 && len(filter.IDs) == 0 && !flags.everyState {
 				filter.States = deadletter.Unresolved()
 			}
 			grouped := asGroups || !asEntries && !asJSON && flags.print == "" && len(flags.ids) == 0

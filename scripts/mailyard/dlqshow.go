@@ -25,7 +25,7 @@ func dlqShowCommand(t *tool) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			foreseen, err := t.foresee(cmd.Context(), e, m)
+			foreseen, err := t.foresee(cmd.Context(), e, m, mirrored)
 			if err != nil {
 				return err
 			}
@@ -40,6 +40,9 @@ func dlqShowCommand(t *tool) *cobra.Command {
 	return cmd
 }
 
+// accountGone is what the mirror holds of a message whose account is not there.
+const accountGone = "the account is gone"
+
 // mirror reads what the mirror holds of the message that an entry is about, and says it in a word.
 func (t *tool) mirror(ctx context.Context, e ledger.Entry) (mail.Message, string, error) {
 	if e.AccountID == "" || e.MessageID == "" {
@@ -52,7 +55,7 @@ func (t *tool) mirror(ctx context.Context, e ledger.Entry) (mail.Message, string
 	_, m, err := db.Message(ctx, e.AccountID, e.MessageID)
 	switch {
 	case fault.Is(err, fault.AccountGone):
-		return mail.Message{}, "the account is gone", nil
+		return mail.Message{}, accountGone, nil
 	case err != nil:
 		return mail.Message{}, "", err
 	case m.Version.IsZero():
@@ -62,9 +65,12 @@ func (t *tool) mirror(ctx context.Context, e ledger.Entry) (mail.Message, string
 }
 
 // foresee says what a redrive would change: empty where there is nothing to redrive.
-func (t *tool) foresee(ctx context.Context, e ledger.Entry, m mail.Message) (string, error) {
-	if e.State == ledger.Resolved {
+func (t *tool) foresee(ctx context.Context, e ledger.Entry, m mail.Message, mirrored string) (string, error) {
+	switch {
+	case e.State == ledger.Resolved:
 		return "", nil
+	case mirrored == accountGone:
+		return "nothing: there is no such account any more", nil
 	}
 	operator, err := t.app.Operator(ctx)
 	if err != nil {

@@ -126,7 +126,7 @@ func dlqRedriveCommand(t *tool) *cobra.Command {
 			order.Rate = perSecond
 			return t.operate(cmd.Context(), plan, order, operation{
 				say: planOf(plan).text(perSecond), ask: "Redrive " + counted(len(plan.Eligible), "letter", "letters") + "?",
-				yes: yes, asJSON: asJSON, doing: "redriving", done: deadletter.Redriven, filtered: len(order.Filter) > 0,
+				yes: yes, asJSON: asJSON, doing: "redriving", done: deadletter.Redriven, filtered: len(order.Filter)+len(flags.ids) > 0,
 				do: (*deadletter.Operator).Redrive,
 			})
 		},

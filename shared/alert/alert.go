@@ -42,7 +42,7 @@ type Alert struct {
 	DueAt     time.Time // when somebody must return to it
 	Failures  int       // attempts to send in a row that came to nothing
 	Since     time.Time // letters that died after this are counted…
-	Told      int       // …but for so many, which were told already
+	Told      int       // …but for so many of them, which were told already, if they are still dead
 	Claim     string    // who sends
 
 	// Version marks what the store read, for a write that checks what it replaces.
@@ -68,13 +68,10 @@ func (a Alert) claimed(now time.Time, claim string) Alert {
 }
 
 // LetterDied takes a letter into account. It returns true where the letter is to be told at once, by whom
-// claim names; where it returns false, it is told with the others of its window.
+// claim names; where it returns false, it is told with the others of its window, or was told before.
 func (a Alert) LetterDied(cause Cause, died, now time.Time, claim string) (Alert, bool) {
-	if now.Before(a.OpenUntil) || a.Unsent {
+	if now.Before(a.OpenUntil) || a.Unsent || died.Before(a.Since) {
 		return a, false
-	}
-	if a.SentAt.IsZero() {
-		a.Since = died.Add(-lag)
 	}
 	a.Letters, a.Cause = true, cause
 	a.OpenUntil = now.Add(Window)
@@ -105,7 +102,8 @@ func (a Alert) Returned(now time.Time, claim string) (Alert, bool) {
 // Counted are the letters of an alert as they stand.
 type Counted struct {
 	Open   int       // dead now
-	Since  int       // of these, those that died after the alert's Since
+	Since  int       // of these, those that died after the alert's Since…
+	Before int       // …and of those, the ones that died before it was last sent
 	Oldest time.Time // since when the oldest is dead
 	Late   int       // those that died within the last [lag]
 	At     time.Time
@@ -125,16 +123,18 @@ const (
 
 // Need says what is to be told of it, and how many letters are new.
 func (a Alert) Need(c Counted) (Need, int) {
-	fresh := max(0, c.Since-a.Told)
+	fresh := c.Since - min(a.Told, c.Before)
 	switch {
 	case !a.Letters && a.Unsent:
 		return Notice, 0
 	case !a.Letters || c.Open == 0:
 		return Nothing, 0
 	case a.SentAt.IsZero():
-		return First, max(1, fresh)
-	case a.Unsent || fresh > 0:
-		return More, max(1, fresh)
+		return First, fresh
+	case fresh > 0:
+		return More, fresh
+	case a.GivenUp: // its fingerprint's own alert reminds of it
+		return Nothing, 0
 	case !c.At.Before(a.SentAt.Add(RemindAfter)):
 		return Reminder, 0
 	}
@@ -159,9 +159,28 @@ func (a Alert) Sent(c Counted) Alert {
 
 // Quiet is the alert when there is nothing to tell. It returns false where it is not needed any more.
 func (a Alert) Quiet(c Counted) (Alert, bool) {
-	a.Unsent, a.Claim = false, ""
+	a.Unsent, a.Claim, a.OpenUntil = false, "", time.Time{}
 	a.DueAt = a.SentAt.Add(RemindAfter)
-	return a, a.Letters && c.Open > 0
+	needed := a.Letters && !a.GivenUp && c.Open > 0
+	if !needed {
+		a.DueAt = c.At // to be looked at again, should it not be removed
+	}
+	return a, needed
+}
+
+// Resting reports whether nobody is about to tell of it, and no letter counts on its being told.
+func (a Alert) Resting() bool { return a.Claim == "" && !a.Unsent && a.OpenUntil.IsZero() }
+
+// HoldKey is the key of the alert that holds all others back, while its window is open: the webhook wants
+// to be called by nobody.
+const HoldKey = "hold"
+
+// Held is that alert when the webhook has said until when.
+func (a Alert) Held(until time.Time) Alert {
+	if until.After(a.OpenUntil) {
+		a.OpenUntil, a.DueAt = until, until
+	}
+	return a
 }
 
 // NotSent is the alert after telling came to nothing. retryAt is when the webhook wants to be called

@@ -16,7 +16,7 @@ var cause = alert.Cause{Fingerprint: "f1", Consumer: "MessageAdded", Lane: "mess
 
 // counted are letters that all died just now.
 func counted(open, since int, now time.Time) alert.Counted {
-	return alert.Counted{Open: open, Since: since, Oldest: noon, Late: since, At: now}
+	return alert.Counted{Open: open, Since: since, Before: since, Oldest: noon, Late: since, At: now}
 }
 
 func TestTheLifeOfAnAlert(t *testing.T) {
@@ -38,7 +38,7 @@ func TestTheLifeOfAnAlert(t *testing.T) {
 
 	later := noon.Add(alert.Window)
 	a, mine := a.Returned(later, "tick")
-	if need, fresh := a.Need(counted(5000, 5000, later)); !mine || need != alert.More || fresh != 4999 {
+	if need, fresh := a.Need(alert.Counted{Open: 5000, Since: 5000, Before: 1, Oldest: noon, At: later}); !mine || need != alert.More || fresh != 4999 {
 		t.Fatalf("at the window's end: %t, %s of %d", mine, need, fresh)
 	}
 	if _, tell := a.LetterDied(cause, later, later, "two"); !tell {
@@ -129,24 +129,60 @@ func TestNoticesComeOnceADay(t *testing.T) {
 	}
 }
 
-// However letters come, and whoever returns, every letter is counted once, the first at once, and no
-// window has more than two messages in it.
+// A letter that was told of is told of no more when it comes to the monitor again, by whatever way.
+func TestOldLettersAreNoNews(t *testing.T) {
+	t.Parallel()
+	a, _ := alert.Alert{Key: "f1"}.LetterDied(cause, noon, noon, "one")
+	a = a.Sent(counted(1, 1, noon))
+	a, _ = a.Returned(noon.Add(alert.Window), "tick")
+	a, _ = a.Quiet(counted(1, 0, noon.Add(alert.Window)))
+	hour := noon.Add(time.Hour)
+	if next, tell := a.LetterDied(cause, noon, hour, "two"); tell {
+		if need, _ := next.Need(alert.Counted{Open: 1, Since: 1, Before: 1, Oldest: noon, At: hour}); need != alert.Nothing {
+			t.Errorf("a letter that was told is told again as %s", need)
+		}
+	}
+	if _, tell := a.LetterDied(cause, noon.Add(-2*time.Minute), hour, "two"); tell {
+		t.Error("one that died long before is told again")
+	}
+}
+
+func TestHold(t *testing.T) {
+	t.Parallel()
+	a := alert.Alert{Key: alert.HoldKey}.Held(noon.Add(time.Hour)).Held(noon.Add(time.Minute))
+	if !a.OpenUntil.Equal(noon.Add(time.Hour)) || !a.DueAt.Equal(a.OpenUntil) {
+		t.Errorf("held until %v", a.OpenUntil)
+	}
+	a, mine := a.Returned(noon.Add(time.Hour), "tick")
+	if need, _ := a.Need(alert.Counted{At: noon.Add(time.Hour)}); !mine || need != alert.Nothing {
+		t.Errorf("%t, %s", mine, need)
+	}
+	if a, needed := a.Quiet(alert.Counted{At: noon.Add(time.Hour)}); needed || !a.Resting() {
+		t.Errorf("it stays as %+v", a)
+	}
+}
+
+// However letters come, die again and are resolved, and whoever returns, every death is counted once, the
+// first at once, and no window has more than two messages in it.
 func TestEveryLetterIsTold(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		now, a := noon, alert.Alert{Key: "f1"}
-		var died []time.Time
-		told, sent := 0, []time.Time{}
+		var dead []time.Time // when each letter that is dead now died
+		deaths, gone, told, sent := 0, 0, 0, []time.Time{}
 		count := func() alert.Counted {
-			c := alert.Counted{Open: len(died), At: now}
-			for _, d := range died {
+			c := alert.Counted{Open: len(dead), At: now}
+			for _, d := range dead {
 				if d.After(a.Since) {
 					c.Since++
+					if !a.SentAt.IsZero() && !d.After(a.SentAt) {
+						c.Before++
+					}
 				}
 				if d.After(alert.CountAfter(now)) {
 					c.Late++
 				}
-				c.Oldest = died[0]
+				c.Oldest = dead[0]
 			}
 			return c
 		}
@@ -154,7 +190,10 @@ func TestEveryLetterIsTold(t *testing.T) {
 			c := count()
 			need, fresh := a.Need(c)
 			if need == alert.Nothing {
-				a, _ = a.Quiet(c)
+				var needed bool
+				if a, needed = a.Quiet(c); !needed {
+					a = alert.Alert{Key: "f1"}
+				}
 				return
 			}
 			told += fresh
@@ -163,27 +202,38 @@ func TestEveryLetterIsTold(t *testing.T) {
 			}
 			a = a.Sent(c)
 		}
-		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+		for range rapid.IntRange(1, 80).Draw(t, "steps") {
 			now = now.Add(time.Duration(rapid.IntRange(1, 400).Draw(t, "seconds")) * time.Second)
-			if rapid.Bool().Draw(t, "letter") {
-				died = append(died, now)
-				next, tell := a.LetterDied(cause, now, now, "monitor")
-				if tell {
+			switch rapid.IntRange(0, 3).Draw(t, "what") {
+			case 0, 1:
+				dead = append(dead, now)
+				deaths++
+				if next, tell := a.LetterDied(cause, now, now, "monitor"); tell {
 					a = next
 					send()
 				}
-			} else if next, mine := a.Returned(now, "tick"); mine && a.Letters {
-				a = next
-				send()
+			case 2: // a letter is resolved, or redriven, to die again perhaps
+				if len(dead) > 0 {
+					i := rapid.IntRange(0, len(dead)-1).Draw(t, "letter")
+					if a.SentAt.IsZero() || dead[i].After(a.SentAt) {
+						gone++ // before anybody was told
+					}
+					dead = append(dead[:i:i], dead[i+1:]...)
+				}
+			case 3:
+				if next, mine := a.Returned(now, "tick"); mine && a.Letters {
+					a = next
+					send()
+				}
 			}
 		}
 		now = now.Add(alert.Window)
-		if next, mine := a.Returned(now, "tick"); mine {
+		if next, mine := a.Returned(now, "tick"); mine && a.Letters {
 			a = next
 			send()
 		}
-		if told != len(died) {
-			t.Fatalf("%d letters died, %d were told", len(died), told)
+		if told != deaths-gone {
+			t.Fatalf("%d letters died and stayed until somebody looked, %d were told", deaths-gone, told)
 		}
 		for i := 2; i < len(sent); i++ {
 			if sent[i].Sub(sent[i-2]) < alert.Window {

@@ -23,9 +23,9 @@ func (a Alert) Message(need Need, fresh int, c Counted, project string) Message 
 	if from == "" {
 		from = a.Consumer
 	}
-	m := Message{
-		Link:  "https://console.cloud.google.com/cloudpubsub/subscription/detail/" + a.Topic + "-dead-letter-inspect?project=" + project + "&tab=messages",
-		Typed: "go run ./scripts/mailyard dlq list --fingerprint " + a.Fingerprint,
+	m := Message{Typed: "go run ./scripts/mailyard dlq list --fingerprint " + a.Fingerprint}
+	if a.Topic != "" { // of a letter that could not be read nobody knows it
+		m.Link = "https://console.cloud.google.com/cloudpubsub/subscription/detail/" + a.Topic + "-dead-letter-inspect?project=" + project + "&tab=messages"
 	}
 	switch need {
 	case Reminder:

@@ -206,7 +206,7 @@ func (a *App) deadLetter(ctx context.Context) (http.HandlerFunc, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p.server.Monitor(p.catalogue, deadletter.NewRecorder(p.db, teller).Record), nil
+	return p.server.Monitor(p.catalogue, deadletter.NewRecorder(p.db, teller, a.now).Record), nil
 }
 
 // tickTimeout is below the minute after which the next tick comes.
@@ -221,7 +221,7 @@ func (a *App) tick(ctx context.Context) (http.HandlerFunc, error) {
 	if err != nil {
 		return nil, err
 	}
-	renew, err := a.renewer(ctx, p)
+	renew, err := a.renewer(ctx, p, func() {})
 	if err != nil {
 		return nil, err
 	}

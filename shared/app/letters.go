@@ -106,8 +106,11 @@ func (a *App) logOpenLetters(ctx context.Context, p parts) (int, error) {
 			continue
 		}
 		oldest, some, err := p.db.OldestDead(ctx, "", r.EntryPoint)
-		if err != nil || !some {
+		if err != nil {
 			return all, err
+		}
+		if !some {
+			continue // redriven just now
 		}
 		all += open
 		a.log.LogAttrs(ctx, slog.LevelInfo, "Tick letters_open",

@@ -374,6 +374,38 @@ func event(y *apptest.Yard, e mail.Event) apptest.Push {
 	return apptest.Push{Data: data, Attributes: attributes, Attempt: 2}
 }
 
+// A redrive that fails for good at once counts as one, and leaves one letter on -inspect: the new one.
+func TestRedriveThatFailsAtOnce(t *testing.T) {
+	t.Parallel()
+	y := apptest.New(t, apptest.Options{})
+	y.Start()
+	y.PublishEvent(mail.Event{AccountID: "nobody", MessageID: "m1", Lane: "message-read", HistoryID: 5})
+	y.Settle()
+	operator, err := y.App.Operator(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		y.Clock.Advance(time.Minute)
+		plan := deadletter.PlanRedrive(deadletter.Filter{}, y.Entries(), y.Clock.Now())
+		if report, err := operator.Redrive(t.Context(), plan, deadletter.Order{Who: "tester"}); err != nil || report.Err != nil || report.Results[deadletter.Redriven] != 1 {
+			t.Fatalf("%+v, %v", report, err)
+		}
+		y.Settle()
+		if e := y.Entries()[0]; e.State != ledger.Dead || e.Redrives != i+1 || e.Attempts != 1 {
+			t.Errorf("after redrive %d the entry is %+v", i+1, e)
+		}
+	}
+	// The clock of this test runs ahead of Pub/Sub's, so that every letter is taken for an old one but for
+	// that of the last death.
+	if _, err := operator.Inspector.Tidy(t.Context(), "gmail-message-read"); err != nil {
+		t.Fatal(err)
+	}
+	if letters := y.Pull("gmail-message-read-dead-letter-inspect"); len(letters) > 1 {
+		t.Errorf("on -inspect are %d letters", len(letters))
+	}
+}
+
 // Data that is too large for the ledger is on -inspect alone, and a redrive takes it from there.
 func TestRedriveTakesLargeDataFromInspect(t *testing.T) {
 	t.Parallel()

@@ -2,8 +2,11 @@ package app
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"mailyard.internal/mailyard/functions/alerts"
@@ -20,23 +23,43 @@ func (a *App) renew(ctx context.Context) (http.HandlerFunc, error) {
 	if err != nil {
 		return nil, err
 	}
-	renew, err := a.renewer(ctx, p)
+	var lapsing atomic.Int64
+	renew, err := a.renewer(ctx, p, func() { lapsing.Add(1) })
 	if err != nil {
 		return nil, err
 	}
-	return p.server.Scheduled("Renew", renewTimeout, renew.Run), nil
+	teller, err := a.teller(p.stores)
+	if err != nil {
+		return nil, err
+	}
+	return p.server.Scheduled("Renew", renewTimeout, func(ctx context.Context) ([]slog.Attr, error) {
+		counts, err := renew.Run(ctx)
+		if n := lapsing.Swap(0); n > 0 {
+			err = errors.Join(err, tellOfLapses(ctx, teller, n))
+		}
+		return counts, err
+	}), nil
 }
 
-func (a *App) renewer(ctx context.Context, p parts) (*mailbox.Renew, error) {
+// tellOfLapses has people told, once a day, that watches are about to lapse.
+func tellOfLapses(ctx context.Context, teller *alerts.Teller, watches int64) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tellWithin)
+	defer cancel()
+	return teller.Notice(ctx, "watches", fmt.Sprintf("Watches about to lapse: %d", watches),
+		"They end within two days, or have ended, and could not be renewed. Without a watch Gmail tells of no change.",
+		`The log lines "Renew watch_about_to_lapse" name the accounts, and say why.`)
+}
+
+// tellWithin bounds what an alert may take of a function that has more to do.
+const tellWithin = 10 * time.Second
+
+// renewer returns what renews watches; lapsing is called for each that is about to lapse.
+func (a *App) renewer(ctx context.Context, p parts, lapsing func()) (*mailbox.Renew, error) {
 	gmail, err := a.Gmail(ctx)
 	if err != nil {
 		return nil, err
 	}
 	auditor, err := a.Auditor(ctx)
-	if err != nil {
-		return nil, err
-	}
-	teller, err := a.teller(p.stores)
 	if err != nil {
 		return nil, err
 	}
@@ -46,28 +69,12 @@ func (a *App) renewer(ctx context.Context, p parts) (*mailbox.Renew, error) {
 		Failed: func(account string, aboutToLapse bool, err error) {
 			a.logNotRenewed(account, aboutToLapse, err)
 			if aboutToLapse {
-				a.tellOfLapse(teller, account)
+				lapsing()
 			}
 		},
 		Audited: a.logAudit, Now: a.now,
 	}), nil
 }
-
-// tellOfLapse has people told that a watch is about to lapse. That this cannot be recorded is no failure
-// of the renewal: the log line of the watch stands, and the next hour tries again.
-func (a *App) tellOfLapse(teller *alerts.Teller, account string) {
-	ctx, cancel := context.WithTimeout(context.Background(), tellWithin)
-	defer cancel()
-	err := teller.Notice(ctx, "watch-"+account, "A watch is about to lapse",
-		"The watch of account "+account+" ends within two days, and could not be renewed. The log line \"Renew watch_about_to_lapse\" says why.")
-	if err != nil {
-		a.log.LogAttrs(ctx, slog.LevelWarn, "Renew alert_not_recorded", slog.String("account", account), slog.String("error", fault.Text(err)),
-			gcplog.Labels("consumer", "Renew", "lane", "", "outcome", "alert_not_recorded", "code", string(fault.CodeOf(err))))
-	}
-}
-
-// tellWithin bounds what an alert may take of a function that has more to do.
-const tellWithin = 10 * time.Second
 
 // logNotRenewed names an account whose watch could not be renewed: an error, which an alert counts, where
 // the watch ends within two days, else a warning, as the next hour comes before that.

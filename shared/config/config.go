@@ -263,10 +263,13 @@ func origin(u *url.URL) string {
 
 // safe reports whether nobody can read or change on its way what goes there.
 func safe(u *url.URL) bool {
-	host := u.Hostname()
-	ip := net.ParseIP(host)
-	here := host == "localhost" || ip != nil && ip.IsLoopback()
-	return host != "" && (u.Scheme == "https" || u.Scheme == "http" && here)
+	return u.Hostname() != "" && (u.Scheme == "https" || u.Scheme == "http" && here(u))
+}
+
+// here reports whether a URL is of this machine.
+func here(u *url.URL) bool {
+	ip := net.ParseIP(u.Hostname())
+	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // oneOf returns the variable's value; the first of the words is the default.

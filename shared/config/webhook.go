@@ -48,7 +48,7 @@ func (r *reader) webhook(emulated bool) (string, AlertKind) {
 		r.refuse("MAILYARD_ALERT_KIND is %s, but the host of MAILYARD_ALERT_WEBHOOK is %s's; leave MAILYARD_ALERT_KIND out", named, kind)
 	case known:
 		return value, kind
-	case !emulated:
+	case !emulated || !here(u):
 		r.refuse("MAILYARD_ALERT_WEBHOOK is at none of discord.com, hooks.slack.com and chat.googleapis.com; copy it from one of them")
 	case named == "":
 		r.refuse("MAILYARD_ALERT_KIND is not set; for a webhook of your own, beside the emulators, write discord, slack or googlechat")

@@ -30,6 +30,7 @@ func TestAlertWebhook(t *testing.T) {
 		{"secret", "", false, "", "not a URL"},
 		{"http://127.0.0.1:9/secret", "slack", true, config.AlertSlack, ""},
 		{"http://127.0.0.1:9/secret", "", true, "", "MAILYARD_ALERT_KIND is not set"},
+		{"http://10.0.0.1:9/secret", "slack", true, "", "at none of discord.com"},
 		{"https://hooks.slack.com/secret", "irc", false, "", "none of discord, slack, googlechat"},
 	} {
 		env := map[string]string{"GOOGLE_CLOUD_PROJECT": "p", "MAILYARD_ALERT_WEBHOOK": c.url, "MAILYARD_ALERT_KIND": c.kind}

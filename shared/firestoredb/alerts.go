@@ -73,17 +73,17 @@ func (db *DB) ChangeAlert(ctx context.Context, key string, next func(alert.Alert
 		"alert "+key)
 }
 
-// RemoveAlert removes an alert that is still claimed as it was when it was read; it returns false where
-// it is not.
-func (db *DB) RemoveAlert(ctx context.Context, a alert.Alert) (bool, error) {
-	snapshot, err := db.get(ctx, db.alertRef(a.Key))
-	if err != nil || snapshot == nil || decodeAlert(a.Key, snapshot).Claim != a.Claim {
-		return false, err
+// RemoveAlert removes an alert, if it is resting and stays so until then.
+func (db *DB) RemoveAlert(ctx context.Context, key string) error {
+	snapshot, err := db.get(ctx, db.alertRef(key))
+	if err != nil || snapshot == nil || !decodeAlert(key, snapshot).Resting() {
+		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	_, err = db.alertRef(a.Key).Delete(ctx, firestore.LastUpdateTime(snapshot.UpdateTime))
-	return written(err, "remove the alert %s", a.Key)
+	_, err = db.alertRef(key).Delete(ctx, firestore.LastUpdateTime(snapshot.UpdateTime))
+	_, err = written(err, "remove the alert %s", key)
+	return err
 }
 
 // AlertsDue returns the keys of alerts whose DueAt has come, the longest due first.

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"mailyard.internal/mailyard/shared/alert"
 	"mailyard.internal/mailyard/shared/fault"
 	"mailyard.internal/mailyard/shared/ledger"
 )
@@ -135,6 +136,18 @@ func (db *DB) Change(ctx context.Context, id string, next func(ledger.Entry) (le
 		"ledger entry "+id)
 }
 
+// Skew returns how far this machine's clock is ahead of Firestore's, negative where it is behind, to the
+// time that a call takes.
+func (db *DB) Skew(ctx context.Context) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	snapshots, err := db.client.GetAll(ctx, []*firestore.DocumentRef{db.alertRef(alert.HoldKey)})
+	if err != nil || len(snapshots) == 0 {
+		return 0, failed(err, "read Firestore's clock")
+	}
+	return time.Since(snapshots[0].ReadTime), nil
+}
+
 // Resolve ends the entry, if there is one: one write, and no read.
 func (db *DB) Resolve(ctx context.Context, id string, at time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
@@ -144,6 +157,8 @@ func (db *DB) Resolve(ctx context.Context, id string, at time.Time) error {
 		{Path: "state", Value: settled["state"]},
 		{Path: "expireAt", Value: settled["expireAt"]},
 		{Path: "claim", Value: firestore.Delete},
+		{Path: "healAt", Value: firestore.Delete},
+		{Path: "discarded", Value: firestore.Delete},
 	})
 	switch status.Code(err) {
 	case codes.OK, codes.NotFound:
@@ -283,30 +298,27 @@ func (db *DB) HealsDue(ctx context.Context, now time.Time, limit int) ([]ledger.
 // LastSuccess returns when an event of the consumer that had failed was last applied; zero where that
 // is longer ago than resolved entries are kept.
 func (db *DB) LastSuccess(ctx context.Context, consumer string) (time.Time, error) {
-	const atOnce = 20 // more than that are seldom discarded in a row
-	resolved := db.client.Collection("failures").Where("consumer", "==", consumer).
+	const atOnce = 100 // so many are not discarded in a row
+	q := db.client.Collection("failures").Where("consumer", "==", consumer).
 		Where("state", "==", string(ledger.Resolved)).OrderBy("expireAt", firestore.Desc).Select(listed...)
-	for q := resolved.Limit(atOnce); ; {
-		entries, err := db.entries(ctx, q)
-		if err != nil {
-			return time.Time{}, err
+	entries, err := db.entries(ctx, q.Limit(atOnce))
+	for _, e := range entries {
+		if !e.Discarded {
+			return e.ResolvedAt(), err
 		}
-		for _, e := range entries {
-			if !e.Discarded {
-				return e.ResolvedAt(), nil
-			}
-		}
-		if len(entries) < atOnce {
-			return time.Time{}, nil
-		}
-		q = resolved.StartAfter(entries[len(entries)-1].ExpireAt).Limit(atOnce)
 	}
+	return time.Time{}, err
 }
 
-// CountDead counts the dead letters of a fingerprint that died after that moment, and are still dead.
-func (db *DB) CountDead(ctx context.Context, fingerprint string, after time.Time) (int, error) {
-	return db.count(ctx, db.client.Collection("failures").Where("fingerprint", "==", fingerprint).
-		Where("state", "==", string(ledger.Dead)).Where("deadAt", ">", after), "dead letters of "+fingerprint)
+// CountDead counts the letters of a fingerprint that are dead and died after one moment, and not after
+// the other; the zero time is no bound.
+func (db *DB) CountDead(ctx context.Context, fingerprint string, after, until time.Time) (int, error) {
+	q := db.client.Collection("failures").Where("fingerprint", "==", fingerprint).
+		Where("state", "==", string(ledger.Dead)).Where("deadAt", ">", after)
+	if !until.IsZero() {
+		q = q.Where("deadAt", "<=", until)
+	}
+	return db.count(ctx, q, "dead letters of "+fingerprint)
 }
 
 // OldestDead returns the dead letter that has been dead for longest, of a fingerprint, of a consumer, or
@@ -331,9 +343,10 @@ func (db *DB) Unresolved(ctx context.Context, account string) ([]ledger.Entry, e
 	return db.Entries(ctx, EntryFilter{Account: account, States: unresolved})
 }
 
-// Underway returns entries of a consumer that are redriving or retrying, up to limit.
-func (db *DB) Underway(ctx context.Context, consumer string, limit int) ([]ledger.Entry, error) {
+// Underway returns entries of a consumer that are redriving, or retrying, by an operation whose id begins
+// so, up to limit.
+func (db *DB) Underway(ctx context.Context, consumer, operation string, limit int) ([]ledger.Entry, error) {
 	return db.entries(ctx, db.chosen(EntryFilter{
 		Consumer: consumer, States: []string{string(ledger.Redriving), string(ledger.Retrying)}, WithoutData: true,
-	}).Limit(limit))
+	}).Where("operation", ">=", operation).Where("operation", "<", operation+"\uffff").Limit(limit))
 }

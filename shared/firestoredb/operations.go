@@ -3,6 +3,7 @@ package firestoredb
 import (
 	"context"
 	"maps"
+	"time"
 
 	"cloud.google.com/go/firestore"
 
@@ -25,13 +26,16 @@ func (db *DB) SaveOperation(ctx context.Context, r ledger.OperationRecord) error
 	}
 	f["filter"], f["counts"], f["outcomes"] = filter, counts, outcomes
 	f.set("finishedAt", r.FinishedAt)
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
 	if _, err := db.operationRef(r.ID).Set(ctx, map[string]any(f)); err != nil {
 		return failed(err, "record the operation %s", r.ID)
 	}
 	return nil
 }
+
+// recordTimeout is longer than that of other calls: a record of thousands of letters is a large document.
+const recordTimeout = 10 * time.Second
 
 func (db *DB) operationRef(id string) *firestore.DocumentRef {
 	return db.client.Collection("redrives").Doc(id)

@@ -20,7 +20,7 @@ func TestHealsAFewTimes(t *testing.T) {
 			t.Fatalf("time %d: due at %v, want %v; given up is %t", i+1, e.HealAt, want, e.GivenUp())
 		}
 		now = e.HealAt
-		e = e.HealClaimed(ledger.Claim{Operation: "heal-" + string(rune('a'+i)), Token: "t", At: now}).Redriven()
+		e = redriven(e.HealClaimed(ledger.Claim{Operation: "heal-" + string(rune('a'+i)), Token: "t", At: now}))
 		if e.State != ledger.Redriving || e.HealsItself() || !e.RedrivenAt.Equal(now) {
 			t.Fatalf("time %d: %+v", i+1, e)
 		}
@@ -30,7 +30,7 @@ func TestHealsAFewTimes(t *testing.T) {
 	if e.HealsItself() || !e.GivenUp() || e.Redrives != 5 {
 		t.Fatalf("after five times: %+v", e)
 	}
-	e = e.RedriveClaimed(ledger.Claim{Operation: "redrive-1", Token: "t", At: now}).Redriven()
+	e = redriven(e.RedriveClaimed(ledger.Claim{Operation: "redrive-1", Token: "t", At: now}))
 	if e = e.Failed(failure("z", 0, "redrive-1")).Buried(now); !e.HealsItself() || e.GivenUp() {
 		t.Errorf("after an operator's redrive: %+v", e)
 	}
@@ -70,6 +70,9 @@ func TestCloses(t *testing.T) {
 	letter := func(e ledger.Entry, minute int) ledger.Entry {
 		return ledger.FromLetter(e.ID, e.Topic, e.Consumer, e.Subject, e.Data, e.Letter(), at(minute))
 	}
+	omitted := redriving()
+	omitted.Data, omitted.DataOmitted = nil, true
+	ahead := redriven(dead().Claimed(ledger.Claim{Operation: "op1", Token: "x", At: at(6)})).Failed(failure("r2", 5, "op1")).Buried(at(5))
 	again := redriving().Failed(failure("r2", 4, "op1")).Buried(at(5))
 	for _, c := range []struct {
 		name      string
@@ -78,6 +81,10 @@ func TestCloses(t *testing.T) {
 		published int
 		closed    bool
 	}{
+		{"redriven by one whose clock is ahead, and dead again at once: the new letter", ahead, letter(ahead, 5), 5, false},
+		{"redriven by one whose clock is ahead, and dead again at once: the old letter", ahead, letter(dead(), 1), 1, true},
+		{"redriving, and the letter alone holds the data", omitted, letter(omitted, 1), 1, false},
+		{"done, and the letter alone held the data", omitted.Settled(at(9)), letter(omitted, 1), 1, true},
 		{"open", dead(), letter(dead(), 1), 1, false},
 		{"not recorded as dead yet", retrying(), letter(dead(), 1), 1, false},
 		{"done since", dead().Settled(at(5)), letter(dead(), 1), 1, true},

@@ -116,35 +116,38 @@ type Failure struct {
 const MaxData = 900_000
 
 // Failed counts one failed run. On an entry that does not exist yet, e is the zero Entry. A dead
-// entry stays dead, unless it was redriven: then its attempts start at 0 again, once an operation.
+// entry stays dead, and stays what it died of, unless it was redriven: then its attempts start at 0 again,
+// once an operation.
 func (e Entry) Failed(f Failure) Entry {
 	if slices.ContainsFunc(e.Runs, func(r Run) bool { return r.ID == f.Run }) {
 		return e
 	}
+	run := Run{ID: f.Run, At: f.At, Code: fault.CodeOf(f.Err), Error: fault.Text(f.Err), Revision: f.Revision, Operation: f.Operation}
+	e.Runs = append(slices.Clone(e.Runs[max(0, len(e.Runs)-keepRuns+1):]), run)
 	redriven := e.State == Dead && f.Operation != "" && f.Operation != e.Operation
+	if redriven { // and failed before that was recorded
+		e = e.setOut(f.Operation, f.At)
+	}
 	if e.State == "" || e.State == Resolved || redriven {
 		e.Attempts = 0
 		e.FirstFailedAt = f.At
 		e.DeadAt, e.ExpireAt, e.HealAt = time.Time{}, time.Time{}, time.Time{}
 		e.State, e.Discarded = Retrying, false
 	}
-	if e.State == Redriving {
-		e.State = Retrying
+	e.Attempts++
+	if e.State == Dead {
+		return e
 	}
+	e.State = Retrying
 	if f.Operation != "" {
 		e.Operation = f.Operation
 	}
-	e.Attempts++
 	e.Consumer, e.Topic, e.Subject = f.Consumer, f.Topic, f.Subject
 	e.setData(f.Data)
 	e.Attributes = f.Attributes
-	e.Code = fault.CodeOf(f.Err)
-	e.Error = fault.Text(f.Err)
+	e.Code, e.Error, e.Revision = run.Code, run.Error, run.Revision
 	e.Fingerprint = fault.Fingerprint(e.Consumer, e.Code, e.Error)
-	e.LastFailedAt = f.At
-	e.Revision, e.Trace = f.Revision, f.Trace
-	run := Run{ID: f.Run, At: f.At, Code: e.Code, Error: e.Error, Revision: f.Revision, Operation: f.Operation}
-	e.Runs = append(slices.Clone(e.Runs[max(0, len(e.Runs)-keepRuns+1):]), run)
+	e.LastFailedAt, e.Trace = f.At, f.Trace
 	return e
 }
 
@@ -177,8 +180,12 @@ func (e Entry) ResolvedAt() time.Time {
 	return e.ExpireAt.Add(-KeepResolved)
 }
 
-// Settled ends the entry: the event is done.
+// Settled ends the entry: the event is done. That is never before its last failure, whatever the clock of
+// who says so.
 func (e Entry) Settled(at time.Time) Entry {
+	if at.Before(e.LastFailedAt) {
+		at = e.LastFailedAt
+	}
 	e.State, e.ExpireAt, e.Claim = Resolved, at.Add(KeepResolved), Claim{}
 	e.HealAt = time.Time{}
 	return e
@@ -217,15 +224,31 @@ func (e Entry) BurialFree(token string, at time.Time) bool {
 	return e.Claim.Operation != burial || e.Claim.Token == token || !e.ClaimedAfter(at.Add(-burialTime))
 }
 
-// Redriven says that the claimed letter was published again: its attempts start at 0. The republished
-// event may have been handled before this is recorded; then that outcome stands.
-func (e Entry) Redriven() Entry {
-	if e.State == Dead && e.Operation != e.Claim.Operation {
-		e.State, e.Attempts, e.Operation = Redriving, 0, e.Claim.Operation
-		e.HealAt = time.Time{}
+// Redriven says that the letter, which a claim held, was published again: its attempts start at 0. The
+// republished event may have been handled before this is recorded; then that outcome stands. It returns
+// false where nothing is to be recorded.
+func (e Entry) Redriven(c Claim) (Entry, bool) {
+	held := e.Claim.Token == c.Token
+	if held {
+		e.Claim = Claim{}
 	}
-	e.RedrivenAt = e.Claim.At // from when on its letters on -inspect are old
-	e.Claim = Claim{}
+	recorded := e.Operation == c.Operation
+	if recorded || !held && e.State != Resolved {
+		return e, held
+	}
+	e = e.setOut(c.Operation, c.At)
+	if e.State == Dead {
+		e.State, e.Attempts, e.HealAt = Redriving, 0, time.Time{}
+	}
+	return e, true
+}
+
+// setOut records a redrive: from then on older letters on -inspect are of no use.
+func (e Entry) setOut(operation string, at time.Time) Entry {
+	if e.Claim.Operation == operation {
+		at = e.Claim.At
+	}
+	e.Operation, e.RedrivenAt = operation, at
 	e.Redrives++
 	return e
 }

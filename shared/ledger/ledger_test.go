@@ -38,7 +38,13 @@ func retrying() ledger.Entry { return fresh().Failed(failure("r1", 0, "")) }
 func dead() ledger.Entry { return retrying().Buried(at(1)) }
 
 func redriving() ledger.Entry {
-	return dead().Claimed(ledger.Claim{Operation: "op1", Token: "x", At: at(2)}).Redriven()
+	return redriven(dead().Claimed(ledger.Claim{Operation: "op1", Token: "x", At: at(2)}))
+}
+
+// redriven records that the letter was published, as who holds its claim does.
+func redriven(e ledger.Entry) ledger.Entry {
+	e, _ = e.Redriven(e.Claim)
+	return e
 }
 
 func resolved() ledger.Entry { return retrying().Settled(at(5)) }
@@ -85,12 +91,12 @@ func TestTransitions(t *testing.T) {
 		{"done", resolved(), ledger.Resolved, 1, 0},
 		{"done, and failing again", resolved().Failed(failure("r2", 6, "")), ledger.Retrying, 1, 6},
 		{"discarded when dead", dead().Settled(at(5)), ledger.Resolved, 1, 0},
-		{"recorded as redriven when it has failed already", dead().Claimed(claim).Failed(failure("r2", 10, "op2")).Redriven(), ledger.Retrying, 1, 10},
-		{"recorded as redriven when it has been given up again already", dead().Failed(failure("r2", 10, "op2")).Buried(at(11)).Claimed(claim).Redriven(), ledger.Dead, 1, 10},
+		{"recorded as redriven when it has failed already", redriven(dead().Claimed(claim).Failed(failure("r2", 10, "op2"))), ledger.Retrying, 1, 10},
+		{"recorded as redriven when it has been given up again already", redriven(dead().Failed(failure("r2", 10, "op2")).Buried(at(11)).Claimed(claim)), ledger.Dead, 1, 10},
 		{"recorded as redriven when it is done already", func() ledger.Entry {
 			e := dead().Claimed(claim).Settled(at(10))
 			e.Claim = claim
-			return e.Redriven()
+			return redriven(e)
 		}(), ledger.Resolved, 1, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -170,8 +176,45 @@ func TestClaims(t *testing.T) {
 	if !e.ClaimedAfter(at(1)) || e.ClaimedAfter(at(2)) || dead().ClaimedAfter(at(-100)) {
 		t.Error("the claim is not of the moment it was made")
 	}
-	if done := e.Redriven(); done.Claim != (ledger.Claim{}) || done.Redrives != 1 {
+	if done := redriven(e); done.Claim != (ledger.Claim{}) || done.Redrives != 1 {
 		t.Errorf("after the redrive it is claimed by %+v and was redriven %d times", done.Claim, done.Redrives)
+	}
+}
+
+// A redrive counts as one, and makes the letters before it old, also where it has failed, was given up or
+// is done before it is recorded, and where it is recorded twice.
+func TestEveryRedriveIsCounted(t *testing.T) {
+	t.Parallel()
+	claim := ledger.Claim{Operation: "op1", Token: "x", At: at(2)}
+	record := func(e ledger.Entry) ledger.Entry { e, _ = e.Redriven(claim); return e }
+	failed := dead().Claimed(claim).Failed(failure("r2", 3, "op1"))
+	buried := failed.BurialClaimed("y", at(3)).Buried(at(3))
+	done := dead().Claimed(claim).Settled(at(3))
+	for name, e := range map[string]ledger.Entry{
+		"in order": record(dead().Claimed(claim)), "twice": record(record(dead().Claimed(claim))),
+		"failed before, not recorded": failed, "failed before": record(failed), "given up before": record(buried),
+		"given up before, not recorded": buried, "done before": record(done), "done before, twice": record(record(done)),
+	} {
+		if e.Redrives != 1 || !e.RedrivenAt.Equal(at(2)) || e.Operation != "op1" {
+			t.Errorf("%s: redriven %d times, by %q at %v", name, e.Redrives, e.Operation, e.RedrivenAt)
+		}
+	}
+	if _, ok := dead().Redriven(claim); ok {
+		t.Error("a redrive is recorded by one who does not hold the claim")
+	}
+}
+
+// A copy that fails after its event was given up does not change what people were told of.
+func TestADeadEntryStaysWhatItDiedOf(t *testing.T) {
+	t.Parallel()
+	f := failure("r9", 9, "")
+	f.Err = fault.Permanent(fault.NotPermitted, errors.New("another text"))
+	e := dead().Failed(f)
+	if want := dead(); e.State != ledger.Dead || e.Code != want.Code || e.Fingerprint != want.Fingerprint || e.Error != want.Error || !e.HealAt.Equal(want.HealAt) {
+		t.Errorf("it is now %+v", e)
+	}
+	if len(e.Runs) != 2 || e.Runs[1].Code != fault.NotPermitted || e.Attempts != 2 {
+		t.Errorf("the run is not kept: %+v", e.Runs)
 	}
 }
 
@@ -183,7 +226,7 @@ func TestTransitionsArePure(t *testing.T) {
 	e.Failed(failure("r9", 9, "op9"))
 	e.Settled(at(9))
 	e.Claimed(ledger.Claim{Token: "z"})
-	e.Redriven()
+	e.Redriven(e.Claim)
 	e.Received(letter)
 	e.Letter()["ce-id"] = "changed"
 	if d := cmp.Diff(same, e); d != "" {
@@ -248,7 +291,7 @@ func TestAnyStory(t *testing.T) {
 				}
 			case 4:
 				if e.State == ledger.Dead && operation != "" && restarts[operation] == 0 {
-					e = e.Claimed(ledger.Claim{Operation: operation, Token: "x", At: at(run)}).Redriven()
+					e = redriven(e.Claimed(ledger.Claim{Operation: operation, Token: "x", At: at(run)}))
 				}
 			case 5:
 				if e.State != "" && rapid.Bool().Draw(t, "done") {

@@ -96,11 +96,19 @@ func (e Entry) Received(letter Entry) Entry {
 	return letter
 }
 
+// clocks is how far clocks may be apart, and a letter's publication from the record of its death.
+const clocks = 30 * time.Second
+
 // Closes reports whether nobody has to see that letter on its -inspect subscription any more: what it
 // is about was done, discarded, or published again after the letter was.
 func (e Entry) Closes(letter Entry, published time.Time) bool {
-	if e.State == Resolved {
+	switch {
+	case e.State == Resolved:
 		return e.Received(letter).State == Resolved
+	case e.DataOmitted: // the letter alone holds the data
+		return false
+	case e.State == Dead && published.After(e.DeadAt.Add(-clocks)):
+		return false // the letter of this very death, whatever the clock says of who redrove
 	}
 	return published.Before(e.RedrivenAt)
 }

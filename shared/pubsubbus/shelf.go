@@ -2,7 +2,6 @@ package pubsubbus
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -10,15 +9,13 @@ import (
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
 	"google.golang.org/api/option"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"mailyard.internal/mailyard/shared/fault"
 	"mailyard.internal/mailyard/shared/ledger"
 )
 
-// pullWithin is how long a pull waits for letters before it takes the subscription for empty.
-const pullWithin = 700 * time.Millisecond
+// pullWithin bounds a pull: letters may be large, and the first call has to connect.
+const pullWithin = 15 * time.Second
 
 // maxHandles is how many letters one call acknowledges or gives back: a request holds 512 KiB.
 const maxHandles = 1000
@@ -46,16 +43,20 @@ func OpenShelf(ctx context.Context, project string, dial ...grpc.DialOption) (*S
 // Close releases the connections.
 func (s *Shelf) Close() error { return s.client.Close() }
 
-// Pull takes up to limit letters; none where none came within 0.7 s. They are kept from others until
-// they are acknowledged, given back, or the subscription's ack deadline has passed.
+// Pull takes up to limit letters; none where Pub/Sub has none at hand, which may be so although there are
+// some. They are kept from others until they are acknowledged, given back, or the subscription's ack
+// deadline has passed.
 func (s *Shelf) Pull(ctx context.Context, subscription string, limit int) ([]ledger.Held, error) {
 	ctx, cancel := context.WithTimeout(ctx, pullWithin)
 	defer cancel()
-	answer, err := s.client.Pull(ctx, &pubsubpb.PullRequest{Subscription: s.name(subscription), MaxMessages: int32(limit)})
-	switch {
-	case status.Code(err) == codes.DeadlineExceeded, errors.Is(err, context.DeadlineExceeded):
-		return nil, nil
-	case err != nil:
+	answer, err := s.client.Pull(ctx, &pubsubpb.PullRequest{
+		Subscription: s.name(subscription), MaxMessages: int32(limit),
+		// A pull that waits for messages cannot be told from one that gets no answer. It is deprecated for
+		// what polling costs, and this is one call a minute.
+		//lint:ignore SA1019 see above
+		ReturnImmediately: true,
+	})
+	if err != nil {
 		return nil, fault.Transient(fault.PubSubUnavailable, fmt.Errorf("pull from %s: %w", subscription, err))
 	}
 	letters := make([]ledger.Held, len(answer.GetReceivedMessages()))
