@@ -53,9 +53,15 @@ func stayUp(ctx context.Context, out io.Writer, o yardOptions, retryScale float6
 	defer stop(nil)
 	y.deliver(courier.Options{RetryScale: retryScale}, stop)
 	y.onClose(y.callTick(ctx, tick))
+	if err := y.furnish(ctx); err != nil {
+		return err
+	}
 
 	fmt.Fprintf(out, `
 Mailyard is up. Ctrl-C stops all of it.
+
+  Open %[1]s/Console   to see lanes, mailboxes and dead letters
+  and  %[2]s           to deliver, read, delete and poison mail
 
   functions           %[1]s/<EntryPoint>
   simulated Gmail     %[2]s   (mailboxes: %[2]s/sim/mailboxes)
@@ -63,17 +69,17 @@ Mailyard is up. Ctrl-C stops all of it.
   Firestore emulator  %[4]s
   functions' log      %[5]s
 
-To use the command-line tool beside it:
+%[6]s is linked already. To use the command-line tool beside it:
 
-`, y.functionsURL, y.gmailURL, y.emulators.PubSubHost, y.emulators.FirestoreHost, y.logPath)
+`, y.functionsURL, y.gmailURL, y.emulators.PubSubHost, y.emulators.FirestoreHost, y.logPath, demoAddress)
 	for _, name := range sortedNames(y.env) {
 		fmt.Fprintf(out, "  export %s=%s\n", name, y.env[name])
 	}
 	fmt.Fprintf(out, `
-  curl -d address=ann@example.com -d refreshToken=ann-token %[1]s/sim/mailboxes
-  go run ./scripts/mailyard account add --email ann@example.com --refresh-token ann-token --no-resync
+  curl -d address=kim@example.com -d refreshToken=kim-token %[1]s/sim/mailboxes
+  go run ./scripts/mailyard account add --email kim@example.com --refresh-token kim-token --no-resync
   go run ./scripts/mailyard account link --owner me     # or link it as its owner would: open what this prints
-  curl -d subject=Hello -d from=bo@example.org -d text=Hi %[1]s/sim/mailboxes/ann@example.com/deliver
+  curl -d subject=Hello -d from=bo@example.org -d text=Hi %[1]s/sim/mailboxes/kim@example.com/deliver
   go run ./scripts/mailyard account status
 `, y.gmailURL)
 	<-ctx.Done()

@@ -94,7 +94,11 @@ func openYard(ctx context.Context, o yardOptions) (_ *yard, err error) {
 	if y.gmailURL, err = y.serve(o.gmailAddr, gmail); err != nil {
 		return nil, err
 	}
-	return y, y.openFunctions(ctx, o)
+	if err := y.openFunctions(ctx, o); err != nil {
+		return nil, err
+	}
+	gmail.Handle("/{$}", y.mailboxView())
+	return y, nil
 }
 
 func (y *yard) openPubSub(ctx context.Context) error {

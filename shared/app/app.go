@@ -133,6 +133,7 @@ func (a *App) EntryPoints() ([]EntryPoint, error) {
 		{"Resync", a.onFirstUse("Resync", a.resync)},
 		{"Renew", a.onFirstUse("Renew", a.renew)},
 		{"Connect", a.onFirstUse("Connect", a.connect)},
+		{"Console", a.onFirstUse("Console", a.console)},
 	}
 	for _, l := range catalogue.Lanes {
 		entries = append(entries, EntryPoint{l.EntryPoint, a.onFirstUse(l.EntryPoint, func(ctx context.Context) (http.HandlerFunc, error) {

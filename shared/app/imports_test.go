@@ -41,6 +41,7 @@ var layers = []layer{
 	{"shared/lane", "is pure: it imports the standard library and mail", []string{"shared/mail"}},
 	{"shared/ledger", "is pure: it imports the standard library, mail and fault", []string{"shared/mail", "shared/fault"}},
 	{"shared/alert", "is pure: it imports the standard library only", nil},
+	{"shared/page", "is what pages have in common: it imports the standard library only", nil},
 	{"shared/config", "reads what it is given: it imports the standard library only", nil},
 	{"shared/ticket", "signs tickets: it knows nothing but its library", []string{"github.com/golang-jwt/jwt/v5"}},
 	{"shared/gcplog", "is about logging alone: it imports the standard library only", nil},
@@ -72,8 +73,8 @@ var layers = []layer{
 		"shared/mail", "shared/lane", "shared/fault", "shared/ledger", "shared/event", "shared/gcplog", "shared/pushauth",
 	}},
 
-	{"functions/...", "is a function: it imports mail, lane, fault, ledger, alert and ticket, declares the interfaces it needs, and knows no other function", []string{
-		"shared/mail", "shared/lane", "shared/fault", "shared/ledger", "shared/alert", "shared/ticket", "golang.org/x/time/rate",
+	{"functions/...", "is a function: it imports mail, lane, fault, ledger, alert, ticket and page, declares the interfaces it needs, and knows no other function", []string{
+		"shared/mail", "shared/lane", "shared/fault", "shared/ledger", "shared/alert", "shared/ticket", "shared/page", "golang.org/x/time/rate",
 	}},
 
 	{"shared/app", "alone wires adapters and functions together, and knows no SDK but the transport's options", []string{

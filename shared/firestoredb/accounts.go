@@ -80,6 +80,21 @@ func (db *DB) Accounts(ctx context.Context) ([]mail.Account, error) {
 	return db.accounts(ctx, db.client.Collection("accounts").OrderBy(firestore.DocumentID, firestore.Asc), "accounts")
 }
 
+// AccountsAfter returns up to limit accounts in the order of their ids, beginning after that id; "" begins
+// with the first.
+func (db *DB) AccountsAfter(ctx context.Context, after string, limit int) ([]mail.Account, error) {
+	q := db.client.Collection("accounts").OrderBy(firestore.DocumentID, firestore.Asc).Limit(limit)
+	if after != "" {
+		q = q.StartAfter(after)
+	}
+	return db.accounts(ctx, q, "accounts")
+}
+
+// CountAccounts counts the accounts of a status.
+func (db *DB) CountAccounts(ctx context.Context, status mail.Status) (int, error) {
+	return db.count(ctx, db.client.Collection("accounts").Where("status", "==", string(status)), "accounts")
+}
+
 // AccountsToRecheck returns accounts whose RecheckAt has come, earliest first.
 func (db *DB) AccountsToRecheck(ctx context.Context, now time.Time, limit int) ([]mail.Account, error) {
 	q := db.client.Collection("accounts").Where("recheckAt", "<=", now).OrderBy("recheckAt", firestore.Asc).Limit(limit)

@@ -280,10 +280,7 @@ func (s *Sim) controlMailboxes(r *http.Request) (any, error) {
 	if limit == 0 {
 		limit = 100
 	}
-	s.mu.Lock()
-	boxes := slices.Collect(maps.Values(s.boxes))
-	s.mu.Unlock()
-	slices.SortFunc(boxes, func(a, b *Mailbox) int { return strings.Compare(a.address, b.address) })
+	boxes := s.Mailboxes()
 	views := make([]mailboxView, 0, len(boxes))
 	for _, box := range boxes {
 		views = append(views, box.view(limit))
