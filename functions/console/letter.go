@@ -77,7 +77,7 @@ func (c *Console) letter(ctx context.Context, q url.Values) (view, error) {
 		return view{}, err
 	}
 	content := letterContent{
-		ID: e.ID, State: string(e.State), Heals: c.heals(e), Error: e.Error, Facts: c.facts(e), Runs: c.runs(e),
+		ID: e.ID, State: badge(e), Heals: c.heals(e), Error: e.Error, Facts: c.facts(e), Runs: c.runs(e),
 		Event: eventOf(e), Mirror: c.mirrorContent(e, m), Redrive: m.Redrive,
 	}
 	if e.Fingerprint != "" {
@@ -107,14 +107,22 @@ func (c *Console) letter(ctx context.Context, q url.Values) (view, error) {
 	}, nil
 }
 
-func stateWord(e ledger.Entry) string {
+// badge is an entry's state as lists show it.
+func badge(e ledger.Entry) string {
 	switch {
 	case e.Broken():
-		return "broken: its document does not say how it stands"
+		return "broken"
 	case e.Discarded:
 		return "discarded"
 	}
 	return string(e.State)
+}
+
+func stateWord(e ledger.Entry) string {
+	if e.Broken() {
+		return "broken: its document does not say how it stands"
+	}
+	return badge(e)
 }
 
 func (c *Console) facts(e ledger.Entry) []fact {

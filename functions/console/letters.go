@@ -165,7 +165,7 @@ func (c *Console) letters(ctx context.Context, q url.Values) (view, error) {
 	for _, e := range entries {
 		dead = dead || e.State == ledger.Dead
 		content.Rows = append(content.Rows, letterRow{
-			ID: e.ID, To: link("letter", field{"id", e.ID}), State: string(e.State), From: c.from(e.Consumer), Code: string(e.Code), Error: e.Error,
+			ID: e.ID, To: link("letter", field{"id", e.ID}), State: badge(e), From: c.from(e.Consumer), Code: string(e.Code), Error: e.Error,
 			Attempts: e.Attempts, Redrives: e.Redrives, Last: page.At(c.Now(), e.LastFailedAt), Heals: c.heals(e),
 		})
 	}

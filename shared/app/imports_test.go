@@ -85,6 +85,7 @@ var layers = []layer{
 	{".", "registers the functions, and nothing else", []string{"shared/app", "github.com/GoogleCloudPlatform/functions-framework-go/functions"}},
 
 	{"shared/apptest", "", anything},
+	{"shared/apptest/chromium", "", anything},
 	{"scripts/...", "", anything},
 }
 

@@ -83,6 +83,7 @@
 
   // Once is enough: the second click on a button that is at work does nothing.
   addEventListener("submit", (event) => {
+    if (event.target.method !== "post") return;
     if (event.target.dataset.sent) event.preventDefault();
     event.target.dataset.sent = "yes";
     const button = event.submitter;
