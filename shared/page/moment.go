@@ -17,7 +17,7 @@ func At(now, t time.Time) Moment {
 	if t.IsZero() {
 		return Moment{}
 	}
-	text := "now"
+	text := "just now"
 	if d := now.Sub(t); d >= time.Minute {
 		text = Length(d) + " ago"
 	} else if d <= -time.Minute {

@@ -86,7 +86,7 @@ func TestAt(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 12, 1, 12, 0, 0, 0, time.UTC)
 	for want, d := range map[string]time.Duration{
-		"now": -59 * time.Second, "1 min ago": -119 * time.Second, "in 3 min": 3 * time.Minute, "2 h ago": -2 * time.Hour,
+		"just now": -59 * time.Second, "1 min ago": -119 * time.Second, "in 3 min": 3 * time.Minute, "2 h ago": -2 * time.Hour,
 		"47 h ago": -47 * time.Hour, "3 days ago": -73 * time.Hour, "in 6 days": 6*24*time.Hour + time.Hour,
 	} {
 		if got := page.At(now, now.Add(d)); got.Text != want {

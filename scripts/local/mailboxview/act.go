@@ -72,13 +72,13 @@ func (v *View) deliver(ctx context.Context, box *gmailsim.Mailbox, form url.Valu
 	if err != nil || count < 1 || count > maxDelivered {
 		return fmt.Errorf("the number of messages must be 1 to %d", maxDelivered)
 	}
-	poison := form.Get("status")
+	poison, watched := form.Get("status"), box.Watched()
 	for i := range count {
 		mail := gmailsim.Mail{From: form.Get("from"), To: box.Address(), Subject: form.Get("subject"), Text: form.Get("text")}
 		if count > 1 {
 			mail.Subject += fmt.Sprintf(" (%d)", i+1)
 		}
-		if poison != "" { // its fault must be there before anybody hears of it
+		if poison != "" && watched { // its fault must be there before anybody hears of it
 			box.LoseNotifications(1)
 		}
 		id, err := box.Deliver(ctx, mail)
@@ -88,7 +88,13 @@ func (v *View) deliver(ctx context.Context, box *gmailsim.Mailbox, form url.Valu
 		if poison == "" {
 			continue
 		}
-		if err := errors.Join(v.poison(id, poison), box.Notify(ctx, box.HistoryID())); err != nil {
+		if err := v.poison(id, poison); err != nil {
+			return err
+		}
+		if !watched {
+			continue
+		}
+		if err := box.Notify(ctx, box.HistoryID()); err != nil {
 			return err
 		}
 	}
