@@ -17,7 +17,6 @@ import (
 type bench struct {
 	t      *testing.T
 	sim    *gmailsim.Sim
-	box    *gmailsim.Mailbox
 	view   *mailboxview.View
 	linked []string
 	refuse error
