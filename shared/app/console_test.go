@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"mailyard.internal/mailyard/shared/apptest"
 	"mailyard.internal/mailyard/shared/fault"
 	"mailyard.internal/mailyard/shared/ledger"
+	"mailyard.internal/mailyard/shared/mail"
 )
 
 // A visitor opens pages and sends their forms, as a browser without JavaScript does.
@@ -201,6 +203,44 @@ func TestConsoleDiscards(t *testing.T) {
 	console.send("?page=plan", form, http.StatusConflict) // a second time
 	if operations, err := y.DB.Operations(t.Context(), 10); err != nil || len(operations) != 1 || operations[0].Who != "kim@example.com" {
 		t.Errorf("the record has %+v, %v", operations, err)
+	}
+}
+
+// Mailboxes are read page by page, each with how far it is in step.
+func TestConsoleShowsStandings(t *testing.T) {
+	t.Parallel()
+	y := apptest.New(t, apptest.Options{})
+	console := visitor{t, y.Functions.URL + "/Console"}
+	var accounts []mail.Account
+	for _, name := range []string{"ann", "bo", "kim"} {
+		accounts = append(accounts, y.Link(addMailbox(t, y, name+"@example.com", name), name, 100))
+	}
+	slices.SortFunc(accounts, func(a, b mail.Account) int { return strings.Compare(a.ID, b.ID) })
+	last := accounts[2]
+	if _, err := y.DB.SaveResync(t.Context(), mail.Resync{}, mail.Resync{
+		ID: "r1", AccountID: last.ID, State: mail.ResyncMending, Baseline: 60, Done: 30, Total: 120, StartedAt: y.Clock.Now(),
+	}); err != nil {
+		t.Fatal(err)
+	}
+	e := ledger.Entry{}.Failed(ledger.Failure{
+		Run: "r1", Consumer: "MessageRead", Topic: "gmail-message-read", Err: io.ErrUnexpectedEOF, At: y.Clock.Now(),
+		Subject: ledger.Subject{Lane: "message-read", EventID: "e1", AccountID: last.ID, HistoryID: 41},
+	})
+	if _, err := y.DB.Change(t.Context(), "e1", func(ledger.Entry) (ledger.Entry, bool) { return e, true }); err != nil {
+		t.Fatal(err)
+	}
+	body := said(console.get("?page=mailboxes&after="+accounts[0].ID, http.StatusOK))
+	for _, want := range []string{accounts[1].Email, last.Email, ">40<small>60 behind</small>", "30 of 120", "mending", "in step"} {
+		if !strings.Contains(body, want) {
+			t.Errorf("the page lacks %q; it says %s", want, body)
+		}
+	}
+	if strings.Contains(body, accounts[0].Email) {
+		t.Error("the second page begins with the first's account")
+	}
+	overview := said(console.get("", http.StatusOK))
+	if !strings.Contains(overview, "3 mailboxes linked, 3 active") || !strings.Contains(overview, "1 retrying") {
+		t.Errorf("the overview says %s", overview)
 	}
 }
 

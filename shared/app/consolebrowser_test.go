@@ -141,6 +141,11 @@ func TestConsoleStaysInHand(t *testing.T) {
 			}
 		}
 	}
+	// Nobody looks: nobody is asked.
+	tab.Eval(hide("true"))
+	tab.WaitFor("#live", "paused")
+	tab.Eval(hide("false"))
+	tab.WaitFor("#live", "live")
 	// When nobody answers, the page says so, and comes back when somebody does.
 	var shut atomic.Bool
 	gate := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -159,4 +164,9 @@ func TestConsoleStaysInHand(t *testing.T) {
 	tab.Shot("no-answer")
 	shut.Store(false)
 	tab.WaitFor("#live", "live")
+}
+
+// hide makes a page believe that nobody can see it, or that somebody can.
+func hide(hidden string) string {
+	return "(Object.defineProperty(document, 'hidden', {value: " + hidden + ", configurable: true}), document.dispatchEvent(new Event('visibilitychange')))"
 }
