@@ -43,11 +43,11 @@ func hostileWorld(t *testing.T) (w *world, queries []string) {
 		Counts: map[string]int{"letters": 1, hostile: 1}, Outcomes: map[string]string{hostile: hostile}, StartedAt: noon, FinishedAt: noon,
 	}
 	one := url.QueryEscape(e.ID)
-	print := url.QueryEscape(hostile)
+	text := url.QueryEscape(hostile)
 	return w, []string{
-		"", "?page=mailboxes", "?page=groups", "?page=groups&state=" + print, "?page=letters", "?page=letters&fingerprint=" + print,
-		"?page=letters&code=" + print + "&account=" + print + "&function=" + print, "?page=letter&id=" + one, "?page=letter&id=another",
-		"?page=plan&deed=redrive&id=" + one, "?page=plan&deed=discard&fingerprint=" + print, "?page=operations", "?page=operation&id=" + one,
+		"", "?page=mailboxes", "?page=groups", "?page=groups&state=" + text, "?page=letters", "?page=letters&fingerprint=" + text,
+		"?page=letters&code=" + text + "&account=" + text + "&function=" + text, "?page=letter&id=" + one, "?page=letter&id=another",
+		"?page=plan&deed=redrive&id=" + one, "?page=plan&deed=discard&fingerprint=" + text, "?page=operations", "?page=operation&id=" + one,
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/url"
 	"strconv"
-	"sync"
 
 	"mailyard.internal/mailyard/shared/lane"
 	"mailyard.internal/mailyard/shared/ledger"
@@ -14,9 +13,8 @@ import (
 )
 
 const (
-	overviewEvery   = 3  // seconds
-	overviewBoxes   = 25 // mailboxes on the overview
-	mailboxesAtOnce = 100
+	overviewEvery = 3  // seconds
+	overviewBoxes = 25 // mailboxes on the overview
 )
 
 // overviewContent is where everything stands.
@@ -51,7 +49,7 @@ func (c *Console) overview(ctx context.Context, _ url.Values) (view, error) {
 	var statuses [3]int
 	asked := []mail.Status{mail.StatusActive, mail.StatusReauthRequired, mail.StatusPaused}
 	o.Lanes = make([]laneRow, len(c.Routes))
-	var all group
+	var all together
 	for i, r := range c.Routes {
 		all.do(func() (err error) { o.Lanes[i], err = c.laneRow(ctx, r); return err })
 	}
@@ -105,7 +103,7 @@ func (c *Console) laneRow(ctx context.Context, r lane.Route) (laneRow, error) {
 	row := laneRow{Name: c.from(r.EntryPoint), Function: r.EntryPoint, Topic: r.Topic}
 	states := []ledger.State{ledger.Retrying, ledger.Dead, ledger.Redriving}
 	row.Cells = make([]laneCell, len(states))
-	var all group
+	var all together
 	for i, state := range states {
 		all.do(func() error {
 			n, err := c.Failures.CountOfConsumer(ctx, r.EntryPoint, state)
@@ -144,92 +142,4 @@ func (c *Console) heals(e ledger.Entry) string {
 		return "did not heal by itself: waits for you"
 	}
 	return "waits for you"
-}
-
-// boxesContent is a table of mailboxes.
-type boxesContent struct {
-	Rows []boxRow
-	Next string // the page after; empty on the last
-}
-
-// A boxRow is one account.
-type boxRow struct {
-	ID, Email, Owner, Status string
-	Cursor, InStepTo         string
-	InStep                   bool
-	Behind                   string
-	Watch                    page.Moment
-	WatchLapsed              bool
-	Failures                 string
-	FailuresTo               string
-	Resync                   *resyncCell
-}
-
-type resyncCell struct {
-	State       string
-	Done, Total int
-}
-
-func (c *Console) mailboxes(ctx context.Context, q url.Values) (view, error) {
-	after := q.Get("after")
-	if !canBeID(after) {
-		after = ""
-	}
-	standings, err := c.Mailboxes.Standings(ctx, after, mailboxesAtOnce)
-	if err != nil {
-		return view{}, err
-	}
-	content := c.boxesContent(standings)
-	if len(standings) == mailboxesAtOnce {
-		content.Next = link("mailboxes", field{"after", standings[len(standings)-1].Account.ID})
-	}
-	return view{template: "mailboxes.html", title: "Mailboxes", every: 10, content: content}, nil
-}
-
-func (c *Console) boxesContent(standings []Standing) boxesContent {
-	var b boxesContent
-	for _, s := range standings {
-		a := s.Account
-		row := boxRow{
-			ID: a.ID, Email: a.Email, Owner: a.Owner, Status: string(a.Status), Cursor: a.HistoryID.String(), InStepTo: s.InStepTo.String(),
-			InStep: s.InStepTo == a.HistoryID && !s.Bounded, Watch: page.At(c.Now(), a.WatchExpiresAt),
-			WatchLapsed: !a.WatchExpiresAt.IsZero() && !a.WatchExpiresAt.After(c.Now()),
-			Failures:    strconv.Itoa(s.Failures), FailuresTo: link("letters", field{"account", a.ID}),
-		}
-		if s.Bounded {
-			row.Failures, row.InStepTo = row.Failures+"+", "at most "+row.InStepTo
-		}
-		if a.HistoryID > s.InStepTo {
-			row.Behind = (a.HistoryID - s.InStepTo).String()
-		}
-		if r := s.Resync; r != nil {
-			row.Resync = &resyncCell{string(r.State), r.Done, r.Total}
-		}
-		b.Rows = append(b.Rows, row)
-	}
-	return b
-}
-
-// A group does several things at once and returns when all are done.
-type group struct {
-	wg    sync.WaitGroup
-	mu    sync.Mutex
-	first error
-}
-
-func (g *group) do(f func() error) {
-	g.wg.Go(func() {
-		if err := f(); err != nil {
-			g.mu.Lock()
-			defer g.mu.Unlock()
-			if g.first == nil {
-				g.first = err
-			}
-		}
-	})
-}
-
-func (g *group) wait() error {
-	g.wg.Wait()
-	return g.first
 }

@@ -145,9 +145,9 @@ func (c *Console) act(ctx context.Context, form url.Values, visit *Visit) (view,
 	again := link("plan", append(choice.Fields(), field{"deed", string(deed)})...)
 	switch {
 	case len(order.Reason) > maxReason:
-		return c.asked(fmt.Sprintf("The reason is too long: write at most %d characters.", maxReason), again), nil
+		return unchanged(fmt.Sprintf("The reason is too long: write at most %d characters.", maxReason), again), nil
 	case deed == ledger.DeedDiscard && order.Reason == "":
-		return c.asked("Write why the letters are given up, for the record.", again), nil
+		return unchanged("Write why the letters are given up, for the record.", again), nil
 	}
 	// Who closes the browser now has confirmed all the same.
 	ctx = context.WithoutCancel(ctx)
@@ -159,7 +159,7 @@ func (c *Console) act(ctx context.Context, form url.Values, visit *Visit) (view,
 	}
 	plan := c.Operator.Plan(deed, entries, before, MaxLetters)
 	if len(plan.Eligible) == 0 {
-		return c.asked("No letter of the plan can be "+pastOf(deed)+" any more: see how they stand now.", again), nil
+		return unchanged("No letter of the plan can be "+pastOf(deed)+" any more: see how they stand now.", again), nil
 	}
 	doing, stop := context.WithTimeout(ctx, doWithin)
 	defer stop()
@@ -186,8 +186,8 @@ func pastOf(deed ledger.Deed) string {
 	return "redriven"
 }
 
-// asked answers that nothing was changed, with a way back to the plan.
-func (c *Console) asked(text, back string) view {
+// unchanged answers that nothing was changed, with a way back to the plan.
+func unchanged(text, back string) view {
 	return view{template: "unchanged.html", status: http.StatusConflict, title: "Nothing was changed", content: unchangedContent{text, back}}
 }
 
