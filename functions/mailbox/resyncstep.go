@@ -77,6 +77,7 @@ type ResyncPorts struct {
 	Work      work
 	Gmail     importer
 	Resyncs   *Resyncs
+	Publisher fetches
 	Now       func() time.Time
 }
 
@@ -85,7 +86,8 @@ type ResyncPorts struct {
 // Baseline first, then the listings, then the comparison, which only nominates: each nominated message
 // is fetched, and the fetch decides. What a step has done is recorded before the next begins, so that a
 // resync survives the end of any process, and no message is fetched twice. One worker is at a resync at
-// a time; a request that finds it taken has nothing to do.
+// a time; a request that finds it taken has nothing to do. A single message that Gmail does not give, while
+// it answers otherwise, holds nothing up: it is handed over to the lane that fetches.
 type Resyncer struct{ ResyncPorts }
 
 // NewResyncer returns a resyncer.
@@ -328,9 +330,14 @@ func (s *Resyncer) mend(ctx context.Context, r mail.Resync) (mail.Resync, error)
 	if err != nil {
 		return r, err
 	}
+	handedOver := 0
 	for ; mended < len(nominations); mended++ {
-		if err := s.mendOne(ctx, r, nominations[mended], mended+1); err != nil {
+		handed, err := s.mendOne(ctx, r, nominations[mended], mended+1, handedOver < maxHandedOver)
+		if err != nil {
 			return r, err
+		}
+		if handed {
+			handedOver++
 		}
 		if r.DueAt.Sub(s.Now()) < claimTime/2 {
 			if r, err = s.save(ctx, r, func(*mail.Resync) {}); err != nil {
@@ -348,28 +355,65 @@ func (s *Resyncer) mend(ctx context.Context, r mail.Resync) (mail.Resync, error)
 	})
 }
 
-// mendOne lets a fetch decide, and records that it has.
-func (s *Resyncer) mendOne(ctx context.Context, r mail.Resync, n mail.Nomination, mended int) error {
+// maxHandedOver is how many messages of a chunk are handed over before it is not the messages that are at
+// fault.
+const maxHandedOver = 5
+
+// mendOne lets a fetch decide, and records that it has. It reports whether the message was handed over.
+func (s *Resyncer) mendOne(ctx context.Context, r mail.Resync, n mail.Nomination, mended int, mayHandOver bool) (handed bool, err error) {
 	_, read, err := s.Messages.Message(ctx, r.AccountID, n.MessageID)
 	if err != nil {
-		return err
+		return false, err
 	}
 	change := func(mail.Message) *mail.Message { return nil }
 	if n.StillStands(read) {
-		if change, err = s.decide(ctx, r, n); err != nil {
-			return err
+		decided, err := s.decide(ctx, r, n)
+		switch {
+		case err == nil:
+			change = decided
+		case mayHandOver && s.ofThisMessageAlone(ctx, r, err):
+			if err := s.handOver(ctx, r, n); err != nil {
+				return false, err
+			}
+			handed = true
+		default:
+			return false, err
 		}
 	}
 	for range maxWrites {
 		saved, err := s.Work.SaveMended(ctx, r, r.Chunk, mended, read, change(read))
 		if err != nil || saved {
-			return err
+			return handed, err
 		}
 		if _, read, err = s.Messages.Message(ctx, r.AccountID, n.MessageID); err != nil {
-			return err
+			return false, err
 		}
 	}
-	return fault.Transient(fault.Conflict, fmt.Errorf("message %s/%s kept changing under %d writes", r.AccountID, n.MessageID, maxWrites))
+	return false, fault.Transient(fault.Conflict, fmt.Errorf("message %s/%s kept changing under %d writes", r.AccountID, n.MessageID, maxWrites))
+}
+
+// ofThisMessageAlone reports whether Gmail fails for one message, and answers otherwise.
+func (s *Resyncer) ofThisMessageAlone(ctx context.Context, r mail.Resync, failure error) bool {
+	if fault.Is(failure, fault.BadRequest) {
+		return true
+	}
+	if !fault.Is(failure, fault.GmailUnavailable) {
+		return false
+	}
+	_, err := s.Gmail.CurrentHistoryID(ctx, r.AccountID)
+	return err == nil
+}
+
+// handOver asks the lane that fetches for a message: there it has attempts of its own, and becomes a dead
+// letter of its own, if need be.
+func (s *Resyncer) handOver(ctx context.Context, r mail.Resync, n mail.Nomination) error {
+	e := mail.Event{
+		AccountID: r.AccountID, MessageID: n.MessageID, Lane: s.Catalogue.FetchLane().Key, HistoryID: r.Baseline, Time: s.Now(),
+	}
+	if err := s.Publisher.PublishEvents(ctx, e); err != nil {
+		return fmt.Errorf("hand message %s/%s over: %w", r.AccountID, n.MessageID, err)
+	}
+	return nil
 }
 
 // decide fetches the message, and says what is to become of its mirror: nil leaves it as it is.

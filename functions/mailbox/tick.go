@@ -31,7 +31,7 @@ type lister interface {
 	Recheck(ctx context.Context, a mail.Account) error
 }
 
-// fetches moves deferred fetches along.
+// fetches asks the lane that fetches.
 type fetches interface {
 	PublishEvents(ctx context.Context, events ...mail.Event) error
 }

@@ -22,7 +22,7 @@ func (a *App) resync(ctx context.Context) (http.HandlerFunc, error) {
 	}
 	resyncer := mailbox.NewResyncer(mailbox.ResyncPorts{
 		Catalogue: p.catalogue, Accounts: p.db, Messages: p.db, Work: p.db, Gmail: gmail.Importer(),
-		Resyncs: a.resyncs(p.stores), Now: a.now,
+		Resyncs: a.resyncs(p.stores), Publisher: p.bus, Now: a.now,
 	})
 	return p.server.Push(lane.ResyncRoute, func(m delivery.Message) (ledger.Subject, delivery.Work, error) {
 		request, err := mailbox.DecodeResyncRequest(m.Data)

@@ -6,9 +6,11 @@ import (
 	"testing"
 	"time"
 
+	"mailyard.internal/mailyard/functions/deadletter"
 	"mailyard.internal/mailyard/scripts/local/courier"
 	"mailyard.internal/mailyard/shared/apptest"
 	"mailyard.internal/mailyard/shared/gmailsim"
+	"mailyard.internal/mailyard/shared/ledger"
 	"mailyard.internal/mailyard/shared/mail"
 )
 
@@ -276,4 +278,47 @@ func TestAuditChangesNothing(t *testing.T) {
 	if m := y.Message(account.ID, ids[0]); !m.Version.IsZero() {
 		t.Error("the audit changed the mirror")
 	}
+}
+
+// Messages that Gmail does not give, while it gives all others, hold no import up: each becomes a dead letter
+// of its own, and can be redriven.
+func TestPoisonedMessagesDoNotHoldAnImportUp(t *testing.T) {
+	t.Parallel()
+	y := apptest.New(t, apptest.Options{})
+	box := addMailbox(t, y, "kim@example.com", "refresh")
+	ids := deliverMany(t, box, 120)
+	poisoned := map[string]bool{}
+	for i, fault := range []gmailsim.Fault{{Status: 400}, {Status: 500}, {Status: 503}, {Drop: true}} {
+		fault.Method, fault.MessageID = "messages.get", ids[i*29+5]
+		if _, err := y.Gmail.AddFault(fault); err != nil {
+			t.Fatal(err)
+		}
+		poisoned[fault.MessageID] = true
+	}
+	account := y.LinkAndWatch(box, "refresh")
+	y.Start()
+	askForResync(t, y, account.ID, "first")
+	y.Settle()
+	if r := resyncOf(t, y, account.ID, "first"); r.State != mail.ResyncDone || r.Done != 120 {
+		t.Errorf("the resync is %+v", r)
+	}
+	for _, e := range y.Entries() {
+		if e.State != ledger.Dead || e.Consumer != "MessageAdded" || !poisoned[e.MessageID] {
+			t.Errorf("the ledger has %s of %s, %s: %s", e.ID, e.Consumer, e.State, e.Error)
+		}
+		delete(poisoned, e.MessageID)
+	}
+	if len(poisoned) > 0 {
+		t.Errorf("no letter tells of %v", poisoned)
+	}
+	y.Gmail.ClearFaults()
+	operator, err := y.App.Operator(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := operator.Redrive(t.Context(), deadletter.PlanRedrive(deadletter.Filter{}, y.Entries(), y.Clock.Now()), deadletter.Order{}); err != nil {
+		t.Fatal(err)
+	}
+	y.Settle()
+	y.AssertMirror(account.ID, box)
 }
