@@ -1,25 +1,25 @@
 package app_test
 
 import (
+	"archive/zip"
 	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"go/parser"
 	"go/token"
 	"io"
+	"io/fs"
 	"maps"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"mailyard.internal/mailyard/scripts/package/archive"
 	"mailyard.internal/mailyard/shared/app"
 	"mailyard.internal/mailyard/shared/apptest"
 	"mailyard.internal/mailyard/shared/mail"
@@ -136,29 +136,46 @@ func TestDeployedProgram(t *testing.T) {
 	})
 }
 
-// buildDeployed builds what a deployment's archive holds as Google's build does, and returns the
-// program.
+// buildDeployed builds the archive of a deployment as Google's build does: unpacked, with the generated
+// main, tidied, built. It returns the program.
 func buildDeployed(t *testing.T) string {
 	t.Helper()
-	archive := t.TempDir()
-	for _, name := range deployedFiles(t) {
-		data, err := os.ReadFile(filepath.Join(moduleRoot, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		writeFile(t, filepath.Join(archive, name), data)
+	files, err := archive.Files(t.Context(), moduleRoot)
+	if err != nil {
+		t.Fatal(err)
 	}
-	writeFile(t, filepath.Join(archive, "functions.local/app/main.go"), []byte(generatedMain))
+	var packed bytes.Buffer
+	if err := archive.Write(&packed, files); err != nil {
+		t.Fatal(err)
+	}
+	source := t.TempDir()
+	unpack(t, packed.Bytes(), source)
+	writeFile(t, filepath.Join(source, "functions.local/app/main.go"), []byte(generatedMain))
 	program := filepath.Join(t.TempDir(), "main")
 	for _, args := range [][]string{{"mod", "tidy"}, {"build", "-o", program, "./functions.local/app"}} {
 		cmd := exec.CommandContext(t.Context(), "go", args...)
-		cmd.Dir = archive
+		cmd.Dir = source
 		cmd.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOWORK=off")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, out)
 		}
 	}
 	return program
+}
+
+func unpack(t *testing.T, packed []byte, into string) {
+	t.Helper()
+	r, err := zip.NewReader(bytes.NewReader(packed), int64(len(packed)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range r.File {
+		data, err := fs.ReadFile(r, f.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		writeFile(t, filepath.Join(into, f.Name), data)
+	}
 }
 
 func writeFile(t *testing.T, name string, data []byte) {
@@ -168,47 +185,6 @@ func writeFile(t *testing.T, name string, data []byte) {
 	}
 	if err := os.WriteFile(name, data, 0o644); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// deployedFiles are the module files and those of each package that the root needs, without tests.
-func deployedFiles(t *testing.T) []string {
-	t.Helper()
-	root, err := filepath.Abs(moduleRoot)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-json=ImportPath,Dir,GoFiles,IgnoredGoFiles,EmbedFiles", ".")
-	cmd.Dir = root
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("go list: %v", err)
-	}
-	files := []string{"go.mod", "go.sum"}
-	for d := json.NewDecoder(bytes.NewReader(out)); ; {
-		var p struct {
-			ImportPath, Dir                     string
-			GoFiles, IgnoredGoFiles, EmbedFiles []string
-		}
-		err := d.Decode(&p)
-		if errors.Is(err, io.EOF) {
-			return files
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !within(p.ImportPath, module+"/...") {
-			continue
-		}
-		for _, name := range slices.Concat(p.GoFiles, p.IgnoredGoFiles, p.EmbedFiles) {
-			relative, err := filepath.Rel(root, filepath.Join(p.Dir, name))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !strings.HasSuffix(name, "_test.go") {
-				files = append(files, relative)
-			}
-		}
 	}
 }
 
