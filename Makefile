@@ -1,13 +1,13 @@
 # Every target sets up what it needs; `make` alone prints them.
 .DEFAULT_GOAL := help
-.PHONY: help demo run test check bench fuzz
+.PHONY: help demo run test check bench fuzz package deploy terraform-check terraform-emulator
 
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 LOCAL := go run ./scripts/local
 FUZZTIME ?= 30s
 
 help: ## print the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: go ## watch a mailbox's story on this machine, from link to redrive (under a minute)
 	@$(LOCAL) demo
@@ -33,6 +33,18 @@ fuzz: go ## run each fuzz target for FUZZTIME (30s)
 	go test -fuzz FuzzDecodePush -fuzztime $(FUZZTIME) -fuzzminimizetime 1x ./shared/delivery
 	go test -fuzz FuzzDecodeNotification -fuzztime $(FUZZTIME) -fuzzminimizetime 1x ./shared/delivery
 	go test -fuzz FuzzOf -fuzztime $(FUZZTIME) -fuzzminimizetime 1x ./shared/gmailapi/content
+
+package: go ## build the archive of the functions' source, the same to the byte each time
+	@go run ./scripts/package
+
+deploy: package ## put all of it on Google Cloud, or bring it up to date: PROJECT=… and, if it is another than us-central1, REGION=…
+	@scripts/terraform/deploy "$(PROJECT)" "$(REGION)"
+
+terraform-check: ## hold Terraform to its format, the real provider's schema, and its tests
+	@scripts/terraform/check
+
+terraform-emulator: go ## really apply the Pub/Sub part, to the Pub/Sub emulator: create, plan clean, destroy
+	@$(LOCAL) emulators -- scripts/terraform/emulator
 
 .PHONY: go
 go:

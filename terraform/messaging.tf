@@ -28,7 +28,8 @@ locals {
     { mailbox-changes = google_pubsub_topic.mailbox_changes.id },
   )
 
-  retention = "${var.retention_days * 24 * 60 * 60}s"
+  retention             = "${var.retention_days * 24 * 60 * 60}s"
+  dead_letter_retention = "${31 * 24 * 60 * 60}s" # the most there is: somebody has to see them
 }
 
 resource "google_pubsub_subscription" "work" {
@@ -77,7 +78,7 @@ resource "google_pubsub_subscription" "inspect" {
 
   # Time to read what was pulled before others see it again.
   ack_deadline_seconds       = 60
-  message_retention_duration = "${31 * 24 * 60 * 60}s"
+  message_retention_duration = local.dead_letter_retention
 
   expiration_policy {
     ttl = ""
@@ -92,7 +93,7 @@ resource "google_pubsub_subscription" "monitor" {
   topic   = google_pubsub_topic.dead_letter[each.key].id
 
   ack_deadline_seconds       = local.monitor_delivery.ackDeadlineSeconds
-  message_retention_duration = "${31 * 24 * 60 * 60}s"
+  message_retention_duration = local.dead_letter_retention
 
   push_config {
     push_endpoint = local.function_uris["dead-letter"]
