@@ -15,24 +15,46 @@ locals {
   # holds them together.
   other_routes = {
     ingest = {
-      topic = "gmail-notifications", suffix = "ingest", entry_point = "Ingest"
+      topic       = "gmail-notifications"
+      suffix      = "ingest"
+      entry_point = "Ingest"
       delivery = {
-        instances          = 5, concurrency = 10, maxRetries = 3, minBackoffSeconds = 10, maxBackoffSeconds = 300
-        ackDeadlineSeconds = 60, maxDeliveryAttempts = 100
+        instances           = 5
+        concurrency         = 10
+        maxRetries          = 3
+        minBackoffSeconds   = 10
+        maxBackoffSeconds   = 300
+        ackDeadlineSeconds  = 60
+        maxDeliveryAttempts = 100
       }
     }
     resync = {
-      topic = "mailbox-resync", suffix = "work", entry_point = "Resync"
+      topic       = "mailbox-resync"
+      suffix      = "work"
+      entry_point = "Resync"
       delivery = {
-        instances          = 3, concurrency = 1, maxRetries = 5, minBackoffSeconds = 30, maxBackoffSeconds = 600
-        ackDeadlineSeconds = 300, maxDeliveryAttempts = 100
+        instances           = 3
+        concurrency         = 1
+        maxRetries          = 5
+        minBackoffSeconds   = 30
+        maxBackoffSeconds   = 600
+        ackDeadlineSeconds  = 300
+        maxDeliveryAttempts = 100
       }
     }
+    # One worker: Gmail takes 60 mails a minute from a sender, however many send for it.
     digest-send = {
-      topic = "digest-send", suffix = "work", entry_point = "DigestSend"
+      topic       = "digest-send"
+      suffix      = "work"
+      entry_point = "DigestSend"
       delivery = {
-        instances          = 1, concurrency = 1, maxRetries = 5, minBackoffSeconds = 30, maxBackoffSeconds = 600
-        ackDeadlineSeconds = 300, maxDeliveryAttempts = 100
+        instances           = 1
+        concurrency         = 1
+        maxRetries          = 5
+        minBackoffSeconds   = 30
+        maxBackoffSeconds   = 600
+        ackDeadlineSeconds  = 600
+        maxDeliveryAttempts = 100
       }
     }
   }
@@ -40,8 +62,13 @@ locals {
   # Every dead-letter topic's way to the ledger. Dead letters are never dead-lettered again, so the
   # attempts stand for nothing.
   monitor_delivery = {
-    instances          = 3, concurrency = 10, maxRetries = 0, minBackoffSeconds = 10, maxBackoffSeconds = 600
-    ackDeadlineSeconds = 30, maxDeliveryAttempts = 100
+    instances           = 3
+    concurrency         = 10
+    maxRetries          = 0
+    minBackoffSeconds   = 10
+    maxBackoffSeconds   = 600
+    ackDeadlineSeconds  = 30
+    maxDeliveryAttempts = 100
   }
 
   routes_as_written = merge(

@@ -36,7 +36,7 @@ locals {
 
   # Documents of these collections go by themselves once the moment in expireAt is past: tombstones, what
   # is resolved, links that were begun, records of unlinking, mailings.
-  expiring = toset(["messages", "failures", "connects", "removals", "mailings"])
+  expiring_collections = ["messages", "failures", "connects", "removals", "mailings"]
 
   # Fields that nobody compares by alone. Values that only grow would hold a collection to some 500 writes
   # a second, texts would fill the index, and each index entry is paid for.
@@ -75,7 +75,7 @@ resource "google_firestore_index" "query" {
 }
 
 resource "google_firestore_field" "expiring" {
-  for_each = local.expiring
+  for_each = toset(local.expiring_collections)
 
   project    = var.project
   database   = google_firestore_database.mirror.name
