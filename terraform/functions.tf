@@ -5,27 +5,86 @@ locals {
   # The functions beside the lanes. What is left out is as function_defaults says; a function with a
   # route has the route's instances, concurrency and ack deadline.
   other_functions = {
-    ingest      = { entry_point = "Ingest", publishes = ["lanes", "mailbox-resync"], gmail = true }
-    resync      = { entry_point = "Resync", publishes = ["mailbox-resync"], gmail = true, memory = "1Gi" }
-    digest-send = { entry_point = "DigestSend", publishes = ["digest-send"], gmail = true, secrets = ["connect_key", "alert_webhook"] }
+    ingest = {
+      entry_point = "Ingest"
+      publishes   = ["lanes", "mailbox-resync"]
+      gmail       = true
+    }
+
+    resync = {
+      entry_point = "Resync"
+      publishes   = ["mailbox-resync"]
+      gmail       = true
+      memory      = "1Gi" # a whole mailbox's ids at once
+    }
+
+    digest-send = {
+      entry_point = "DigestSend"
+      publishes   = ["digest-send"]
+      gmail       = true
+      secrets     = ["connect_key", "alert_webhook"]
+    }
 
     dead-letter = {
-      entry_point = "DeadLetter", secrets = ["alert_webhook"], instances = local.monitor_delivery.instances
-      concurrency = local.monitor_delivery.concurrency, timeout = local.monitor_delivery.ackDeadlineSeconds
+      entry_point = "DeadLetter"
+      secrets     = ["alert_webhook"]
+      instances   = local.monitor_delivery.instances
+      concurrency = local.monitor_delivery.concurrency
+      timeout     = local.monitor_delivery.ackDeadlineSeconds
     }
 
-    # On a schedule. A run that is still going when the next is due is met by one instance more at most.
+    # On a schedule. Where a run is still going when the next is due, one instance more takes that.
     tick = {
-      entry_point = "Tick", publishes = ["routes", "dead-letters"], inspects = true, gmail = true, secrets = ["alert_webhook"]
-      instances   = 2, timeout = 60
+      entry_point = "Tick"
+      publishes   = ["routes", "dead-letters"]
+      inspects    = true
+      gmail       = true
+      secrets     = ["alert_webhook"]
+      instances   = 2
     }
-    renew  = { entry_point = "Renew", publishes = ["gmail-notifications"], gmail = true, instances = 2, timeout = 600 }
-    digest = { entry_point = "Digest", publishes = ["digest-send"], instances = 2 }
+
+    renew = {
+      entry_point = "Renew"
+      publishes   = ["gmail-notifications"]
+      gmail       = true
+      secrets     = ["alert_webhook"]
+      instances   = 2
+      timeout     = 600
+    }
+
+    digest = {
+      entry_point = "Digest"
+      publishes   = ["digest-send"]
+      instances   = 2
+    }
 
     # For people.
-    connect     = { entry_point = "Connect", publishes = ["mailbox-resync"], gmail = true, secrets = ["connect_key"], public = true, instances = 10, concurrency = 20 }
-    unsubscribe = { entry_point = "Unsubscribe", secrets = ["connect_key"], public = true, instances = 10, concurrency = 20 }
-    console     = { entry_point = "Console", publishes = ["routes", "dead-letters"], inspects = true, instances = 2, concurrency = 20, timeout = 300 }
+    connect = {
+      entry_point = "Connect"
+      publishes   = ["mailbox-resync"]
+      gmail       = true
+      secrets     = ["connect_key"]
+      public      = true
+      instances   = 10
+      concurrency = 20
+    }
+
+    unsubscribe = {
+      entry_point = "Unsubscribe"
+      secrets     = ["connect_key"]
+      public      = true
+      instances   = 10
+      concurrency = 20
+    }
+
+    console = {
+      entry_point = "Console"
+      publishes   = ["routes", "dead-letters"]
+      inspects    = true
+      instances   = 2
+      concurrency = 20
+      timeout     = 300 # it stays open while somebody looks
+    }
   }
 
   function_defaults = {

@@ -6,7 +6,6 @@ locals {
     "cloudbuild.googleapis.com",
     "cloudfunctions.googleapis.com",
     "cloudkms.googleapis.com",
-    "cloudresourcemanager.googleapis.com",
     "cloudscheduler.googleapis.com",
     "firebaserules.googleapis.com",
     "firestore.googleapis.com",
@@ -24,10 +23,18 @@ locals {
   project_with = { for api, s in google_project_service.api : trimsuffix(api, ".googleapis.com") => s.project }
 }
 
+# By this one Terraform reads the project itself, so it comes first, and alone: whatever else is turned on
+# later, the project's number stays known.
+resource "google_project_service" "resource_manager" {
+  project            = var.project
+  service            = "cloudresourcemanager.googleapis.com"
+  disable_on_destroy = false
+}
+
 resource "google_project_service" "api" {
   for_each = local.services
 
-  project = var.project
+  project = google_project_service.resource_manager.project
   service = each.key
 
   # Others in the project may use it too, and an API that is off takes its data's functions with it.
@@ -35,5 +42,7 @@ resource "google_project_service" "api" {
 }
 
 data "google_project" "this" {
-  project_id = local.project_with["cloudresourcemanager"]
+  project_id = var.project
+
+  depends_on = [google_project_service.resource_manager]
 }
