@@ -352,6 +352,8 @@ locals {
   )
 }
 
+# Google leaves zeroes and empty lists out of what it answers, so the template does too: else every apply
+# would change the dashboard.
 resource "google_monitoring_dashboard" "mailyard" {
   project = local.project_with["monitoring"]
 

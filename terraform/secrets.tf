@@ -43,28 +43,32 @@ resource "google_secret_manager_secret_version" "secret" {
   secret_data_wo_version = each.value
   deletion_policy        = contains(local.kept, each.key) ? "ABANDON" : "DELETE"
 
-  # What is not given is not written: it is looked at only when the version is new. A key that nobody
-  # gave is made at random here, twice 122 bits, and is nowhere but in Secret Manager.
+  # Looked at only when the version is new. A connect key that nobody gave is made at random here, twice 122
+  # bits, and is nowhere but in Secret Manager; that there is a keyset is seen to below.
   secret_data_wo = {
     oauth_client_secret = trimspace(var.oauth_client_secret)
     connect_key         = coalesce(var.connect_key, "${uuid()}${uuid()}")
     keyset              = trimspace(coalesce(var.keyset, "none was given"))
-    alert_webhook       = coalesce(var.alert_webhook, "none was given")
+    alert_webhook       = var.alert_webhook
   }[each.key]
 
-  depends_on = [terraform_data.keyset_given]
+  lifecycle {
+    create_before_destroy = true # functions start with the old one until they are deployed with the new
+  }
 }
 
-# The first apply needs a keyset, and later ones do not: what was given then is remembered.
+# The first apply needs a keyset, and later ones do not: that it was given, and written, is remembered.
 resource "terraform_data" "keyset_given" {
   input            = var.keyset != null
   triggers_replace = var.secret_versions.keyset
+
+  depends_on = [google_secret_manager_secret_version.secret]
 
   lifecycle {
     ignore_changes = [input]
 
     postcondition {
-      condition     = self.output
+      condition     = self.input # known when it is planned, so that nothing is made without
       error_message = "There is no keyset yet: run make deploy, which makes one, or write into keyset what go run ./scripts/mailyard keyset new prints."
     }
   }

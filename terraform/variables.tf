@@ -349,8 +349,8 @@ variable "alert_webhook" {
   }
 
   validation {
-    condition     = var.alert_webhook == "" || var.secret_versions.alert_webhook > 0
-    error_message = "alert_webhook is given, but secret_versions.alert_webhook says that there is none: write secret_versions = { alert_webhook = 1 }."
+    condition     = (var.alert_webhook == "") == (var.secret_versions.alert_webhook == 0)
+    error_message = "alert_webhook and secret_versions.alert_webhook do not agree on whether there is one: write secret_versions = { alert_webhook = 1 } with a webhook, and leave both out without."
   }
 }
 

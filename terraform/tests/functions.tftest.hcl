@@ -43,6 +43,16 @@ run "functions" {
     error_message = "The functions beside the lanes are not the design's."
   }
 
+  # What is compared below can be told apart.
+  assert {
+    condition = (
+      length(distinct([for f in google_cloudfunctions2_function.function : f.service_config[0].uri])) == length(google_cloudfunctions2_function.function)
+      && length(distinct([for a in google_service_account.function : a.email])) == length(google_cloudfunctions2_function.function)
+      && length(distinct([for t in concat(values(google_pubsub_topic.work), values(google_pubsub_topic.dead_letter)) : t.id])) == 18
+    )
+    error_message = "The mocked URLs, accounts or topics are the same, so the tests say nothing."
+  }
+
   assert {
     condition     = alltrue([for f in google_cloudfunctions2_function.function : f.build_config[0].runtime == "go126"])
     error_message = "A function is built by another Go than 1.26."

@@ -139,6 +139,16 @@ run "webhook_without_version" {
   expect_failures = [var.alert_webhook]
 }
 
+run "version_without_webhook" {
+  command = plan
+
+  variables {
+    secret_versions = { alert_webhook = 1 }
+  }
+
+  expect_failures = [var.alert_webhook]
+}
+
 run "secret_version_zero" {
   command = plan
 

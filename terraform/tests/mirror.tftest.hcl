@@ -127,6 +127,11 @@ run "watching" {
     condition     = alltrue([for t in jsondecode(google_monitoring_dashboard.mailyard.dashboard_json).mosaicLayout.tiles : try(t.xPos, 0) + t.width <= 48])
     error_message = "The dashboard is wider than Cloud Monitoring takes."
   }
+
+  assert {
+    condition     = !can(regex(":(0|\\[\\])[,}]", google_monitoring_dashboard.mailyard.dashboard_json))
+    error_message = "The dashboard has a zero or an empty list, which Google leaves out of its answer: every apply would change it."
+  }
 }
 
 run "secrets_and_services" {
