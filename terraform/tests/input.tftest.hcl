@@ -17,7 +17,6 @@ variables {
   alert_webhook = ""
 }
 
-
 run "project_by_its_name" {
   command = plan
 
@@ -409,7 +408,6 @@ run "backlog_alert_below_a_retry" {
   expect_failures = [var.backlog_alert_seconds]
 }
 
-
 run "half_a_cpu_is_enough_for_one_request" {
   command = plan
 
@@ -424,6 +422,8 @@ run "half_a_cpu_is_enough_for_one_request" {
 }
 
 run "no_keyset_at_first" {
+  command = plan
+
   variables {
     keyset = null
   }
