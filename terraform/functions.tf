@@ -219,9 +219,6 @@ resource "google_cloudfunctions2_function" "function" {
     entry_point     = each.value.entry_point
     service_account = google_service_account.build.id
 
-    # Google mends the runtime's holes without a deployment of ours.
-    automatic_update_policy {}
-
     source {
       storage_source {
         bucket = google_storage_bucket.source.name
