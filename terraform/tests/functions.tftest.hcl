@@ -59,12 +59,17 @@ run "functions" {
   }
 
   assert {
-    condition     = alltrue([for f in google_cloudfunctions2_function.function : f.service_config[0].max_instance_request_concurrency == 1 || tonumber(f.service_config[0].available_cpu) >= 1])
+    condition = alltrue([for f in google_cloudfunctions2_function.function :
+      f.service_config[0].max_instance_request_concurrency == 1 || tonumber(f.service_config[0].available_cpu) >= 1
+    ])
     error_message = "A function has less than one CPU for more than one request at a time."
   }
 
   assert {
-    condition     = alltrue([for f in google_cloudfunctions2_function.function : f.service_config[0].environment_variables["MAILYARD_PUSH_AUTH"] == "iam" && f.service_config[0].environment_variables["MAILYARD_PUSH_SERVICE_ACCOUNT"] == google_service_account.push.email])
+    condition = alltrue([for f in google_cloudfunctions2_function.function :
+      f.service_config[0].environment_variables["MAILYARD_PUSH_AUTH"] == "iam"
+      && f.service_config[0].environment_variables["MAILYARD_PUSH_SERVICE_ACCOUNT"] == google_service_account.push.email
+    ])
     error_message = "A function does not leave the push's token to Cloud Run, or knows another push account."
   }
 
@@ -76,29 +81,51 @@ run "functions" {
   # Who may invoke
 
   assert {
-    condition     = toset([for i in google_cloud_run_v2_service_iam_member.invoker : i.name if contains(["allUsers", "allAuthenticatedUsers"], i.member)]) == toset(["connect", "unsubscribe"])
+    condition = (
+      toset([for i in google_cloud_run_v2_service_iam_member.invoker :
+        i.name
+        if contains(["allUsers", "allAuthenticatedUsers"], i.member)
+      ])
+      == toset(["connect", "unsubscribe"])
+    )
     error_message = "Others than Connect and Unsubscribe are public."
   }
 
   assert {
-    condition     = toset([for key, f in google_cloudfunctions2_function.function : key if f.service_config[0].ingress_settings == "ALLOW_ALL"]) == toset(["connect", "unsubscribe", "console"])
+    condition = (
+      toset([for key, f in google_cloudfunctions2_function.function : key if f.service_config[0].ingress_settings == "ALLOW_ALL"])
+      == toset(["connect", "unsubscribe", "console"])
+    )
     error_message = "Others than what is for people can be reached from outside."
   }
 
   assert {
     condition = alltrue([for key in concat(keys(google_pubsub_subscription.work), ["dead-letter"]) :
-      [for i in google_cloud_run_v2_service_iam_member.invoker : "${i.role} ${i.member}" if i.name == key] == ["roles/run.invoker serviceAccount:${google_service_account.push.email}"]
+      [for i in google_cloud_run_v2_service_iam_member.invoker : "${i.role} ${i.member}" if i.name == key]
+      == ["roles/run.invoker serviceAccount:${google_service_account.push.email}"]
     ])
     error_message = "A function that is pushed to can be invoked by others than the push account."
   }
 
   assert {
-    condition     = toset([for i in google_cloud_run_v2_service_iam_member.invoker : i.name if i.member == "serviceAccount:${google_service_account.push.email}"]) == toset(concat(keys(google_pubsub_subscription.work), ["dead-letter"]))
+    condition = (
+      toset([for i in google_cloud_run_v2_service_iam_member.invoker :
+        i.name
+        if i.member == "serviceAccount:${google_service_account.push.email}"
+      ])
+      == toset(concat(keys(google_pubsub_subscription.work), ["dead-letter"]))
+    )
     error_message = "The push account may invoke what it does not push to."
   }
 
   assert {
-    condition     = toset([for i in google_cloud_run_v2_service_iam_member.invoker : i.name if i.member == "serviceAccount:${google_service_account.scheduler.email}"]) == toset(["tick", "renew", "digest"])
+    condition = (
+      toset([for i in google_cloud_run_v2_service_iam_member.invoker :
+        i.name
+        if i.member == "serviceAccount:${google_service_account.scheduler.email}"
+      ])
+      == toset(["tick", "renew", "digest"])
+    )
     error_message = "The scheduler may invoke others than Tick, Renew and Digest."
   }
 
@@ -110,7 +137,13 @@ run "functions" {
   # Accounts and their roles
 
   assert {
-    condition     = alltrue([for key, f in google_cloudfunctions2_function.function : f.service_config[0].service_account_email == google_service_account.function[key].email]) && length(distinct([for a in google_service_account.function : a.account_id])) == length(google_cloudfunctions2_function.function)
+    condition = (
+      alltrue([for key, f in google_cloudfunctions2_function.function :
+        f.service_config[0].service_account_email == google_service_account.function[key].email
+      ])
+      && length(distinct([for a in google_service_account.function : a.account_id]))
+      == length(google_cloudfunctions2_function.function)
+    )
     error_message = "Two functions share a service account."
   }
 
@@ -120,62 +153,94 @@ run "functions" {
   }
 
   assert {
-    condition     = alltrue([for m in google_project_iam_member.mirror : m.role == "roles/datastore.user" && strcontains(m.condition[0].expression, "databases/(default)")])
+    condition = alltrue([for m in google_project_iam_member.mirror :
+      m.role == "roles/datastore.user" && strcontains(m.condition[0].expression, "databases/(default)")
+    ])
     error_message = "A function may more in the project than to use the mirror."
   }
 
   assert {
-    condition     = toset(keys(google_kms_crypto_key_iam_member.unwrap)) == toset(["ingest", "resync", "digest-send", "tick", "renew", "connect", "message-added"])
+    condition = (
+      toset(keys(google_kms_crypto_key_iam_member.unwrap))
+      == toset(["ingest", "resync", "digest-send", "tick", "renew", "connect", "message-added"])
+    )
     error_message = "Others than the functions that call Gmail may unwrap the keyset."
   }
 
   assert {
-    condition = { for key, f in google_cloudfunctions2_function.function : key => toset([for s in f.service_config[0].secret_environment_variables : s.key]) if length(f.service_config[0].secret_environment_variables) > 0 } == {
-      message-added = toset(["MAILYARD_OAUTH_CLIENT_SECRET", "MAILYARD_KEYSET"])
-      ingest        = toset(["MAILYARD_OAUTH_CLIENT_SECRET", "MAILYARD_KEYSET"])
-      resync        = toset(["MAILYARD_OAUTH_CLIENT_SECRET", "MAILYARD_KEYSET"])
-      renew         = toset(["MAILYARD_OAUTH_CLIENT_SECRET", "MAILYARD_KEYSET", "MAILYARD_ALERT_WEBHOOK"])
-      tick          = toset(["MAILYARD_OAUTH_CLIENT_SECRET", "MAILYARD_KEYSET", "MAILYARD_ALERT_WEBHOOK"])
-      digest-send   = toset(["MAILYARD_OAUTH_CLIENT_SECRET", "MAILYARD_KEYSET", "MAILYARD_ALERT_WEBHOOK", "MAILYARD_CONNECT_KEY"])
-      connect       = toset(["MAILYARD_OAUTH_CLIENT_SECRET", "MAILYARD_KEYSET", "MAILYARD_CONNECT_KEY"])
-      unsubscribe   = toset(["MAILYARD_CONNECT_KEY"])
-      dead-letter   = toset(["MAILYARD_ALERT_WEBHOOK"])
-    }
+    condition = (
+      {
+        for key, f in google_cloudfunctions2_function.function : key => toset([for s in f.service_config[0].secret_environment_variables : s.key])
+        if length(f.service_config[0].secret_environment_variables) > 0
+      }
+      == {
+        message-added = toset(["MAILYARD_OAUTH_CLIENT_SECRET", "MAILYARD_KEYSET"])
+        ingest        = toset(["MAILYARD_OAUTH_CLIENT_SECRET", "MAILYARD_KEYSET"])
+        resync        = toset(["MAILYARD_OAUTH_CLIENT_SECRET", "MAILYARD_KEYSET"])
+        renew         = toset(["MAILYARD_OAUTH_CLIENT_SECRET", "MAILYARD_KEYSET", "MAILYARD_ALERT_WEBHOOK"])
+        tick          = toset(["MAILYARD_OAUTH_CLIENT_SECRET", "MAILYARD_KEYSET", "MAILYARD_ALERT_WEBHOOK"])
+        digest-send   = toset(["MAILYARD_OAUTH_CLIENT_SECRET", "MAILYARD_KEYSET", "MAILYARD_ALERT_WEBHOOK", "MAILYARD_CONNECT_KEY"])
+        connect       = toset(["MAILYARD_OAUTH_CLIENT_SECRET", "MAILYARD_KEYSET", "MAILYARD_CONNECT_KEY"])
+        unsubscribe   = toset(["MAILYARD_CONNECT_KEY"])
+        dead-letter   = toset(["MAILYARD_ALERT_WEBHOOK"])
+      }
+    )
     error_message = "A function has a secret that it does not need, or lacks one."
   }
 
   assert {
-    condition     = toset([for m in google_secret_manager_secret_iam_member.function : m.member]) == toset([for key, f in google_cloudfunctions2_function.function : "serviceAccount:${google_service_account.function[key].email}" if length(f.service_config[0].secret_environment_variables) > 0])
+    condition = (
+      toset([for m in google_secret_manager_secret_iam_member.function : m.member]) == toset([for key, f in google_cloudfunctions2_function.function :
+        "serviceAccount:${google_service_account.function[key].email}"
+        if length(f.service_config[0].secret_environment_variables) > 0
+      ])
+    )
     error_message = "Who may read secrets is not who has them."
   }
 
   assert {
-    condition = { for key in ["dead-letter", "unsubscribe", "renew", "connect", "digest", "ingest"] : key => toset([for k, m in google_pubsub_topic_iam_member.publish : split(" ", k)[1] if split(" ", k)[0] == key]) } == {
-      dead-letter = toset([])
-      unsubscribe = toset([])
-      renew       = toset(["gmail-notifications"])
-      connect     = toset(["mailbox-resync"])
-      digest      = toset(["digest-send"])
-      ingest = toset(concat(
-        ["mailbox-resync", "gmail-notifications-dead-letter"],
-        [for l in jsondecode(file("../shared/lane/catalogue.json")).lanes : "gmail-${l.key}" if !try(l.optional, false)],
-      ))
-    }
+    condition = (
+      {
+        for key in ["dead-letter", "unsubscribe", "renew", "connect", "digest", "ingest"] :
+        key => toset([for k, m in google_pubsub_topic_iam_member.publish : split(" ", k)[1] if split(" ", k)[0] == key])
+      }
+      == {
+        dead-letter = toset([])
+        unsubscribe = toset([])
+        renew       = toset(["gmail-notifications"])
+        connect     = toset(["mailbox-resync"])
+        digest      = toset(["digest-send"])
+        ingest = toset(concat(
+          ["mailbox-resync", "gmail-notifications-dead-letter"],
+          [for l in jsondecode(file("../shared/lane/catalogue.json")).lanes : "gmail-${l.key}" if !try(l.optional, false)],
+        ))
+      }
+    )
     error_message = "A function may publish elsewhere than it does, or may not where it does."
   }
 
   assert {
-    condition     = alltrue([for k, m in google_pubsub_topic_iam_member.publish : m.member == "serviceAccount:${google_service_account.function[split(" ", k)[0]].email}"])
+    condition = alltrue([for k, m in google_pubsub_topic_iam_member.publish :
+      m.member == "serviceAccount:${google_service_account.function[split(" ", k)[0]].email}"
+    ])
     error_message = "A right to publish is another function's."
   }
 
   assert {
-    condition     = google_pubsub_topic_iam_member.gmail.topic == google_pubsub_topic.work["ingest"].id && google_pubsub_topic_iam_member.gmail.member == "serviceAccount:gmail-api-push@system.gserviceaccount.com" && google_pubsub_topic_iam_member.gmail.role == "roles/pubsub.publisher"
+    condition = (
+      google_pubsub_topic_iam_member.gmail.topic == google_pubsub_topic.work["ingest"].id
+      && google_pubsub_topic_iam_member.gmail.member == "serviceAccount:gmail-api-push@system.gserviceaccount.com"
+      && google_pubsub_topic_iam_member.gmail.role == "roles/pubsub.publisher"
+    )
     error_message = "Gmail may not publish on gmail-notifications."
   }
 
   assert {
-    condition     = google_cloudfunctions2_function.function["connect"].service_config[0].environment_variables["MAILYARD_PUBLIC_URL"] == "https://us-central1-mailyard-test.cloudfunctions.net/connect" && output.oauth_redirect_uri == "https://us-central1-mailyard-test.cloudfunctions.net/connect/Connect"
+    condition = (
+      google_cloudfunctions2_function.function["connect"].service_config[0].environment_variables["MAILYARD_PUBLIC_URL"]
+      == "https://us-central1-mailyard-test.cloudfunctions.net/connect"
+      && output.oauth_redirect_uri == "https://us-central1-mailyard-test.cloudfunctions.net/connect/Connect"
+    )
     error_message = "Connect sends people to another URL than its own."
   }
 }

@@ -61,7 +61,13 @@ run "one_entry_more" {
   }
 
   assert {
-    condition     = length([for t in jsondecode(google_monitoring_dashboard.mailyard.dashboard_json).mosaicLayout.tiles : t if strcontains(jsonencode(t), "gmail-message-starred")]) == 4
+    condition = (
+      length([for t in jsondecode(google_monitoring_dashboard.mailyard.dashboard_json).mosaicLayout.tiles :
+        t
+        if strcontains(jsonencode(t), "gmail-message-starred")
+      ])
+      == 4
+    )
     error_message = "The new lane has no row on the dashboard."
   }
 }

@@ -17,30 +17,41 @@ variables {
 }
 
 run "messaging" {
-  # Whose ids are compared. The rest of what Google answers is random text, and differs by itself.
+  # With the optional lane, so that it is each lane of the catalogue.
   variables {
     optional_lanes = ["message-labeled"]
   }
 
   assert {
-    condition     = toset(keys(google_pubsub_topic.work)) == toset(concat([for l in jsondecode(file("../shared/lane/catalogue.json")).lanes : l.key], ["ingest", "resync", "digest-send"]))
+    condition = (
+      toset(keys(google_pubsub_topic.work)) == toset(concat([for l in jsondecode(file("../shared/lane/catalogue.json")).lanes :
+        l.key], ["ingest", "resync", "digest-send"
+      ]))
+    )
     error_message = "There are not exactly the catalogue's lanes and the three other routes."
   }
 
   assert {
-    condition     = alltrue([for l in jsondecode(file("../shared/lane/catalogue.json")).lanes : google_pubsub_topic.work[l.key].name == "gmail-${l.key}"])
+    condition = alltrue([for l in jsondecode(file("../shared/lane/catalogue.json")).lanes :
+      google_pubsub_topic.work[l.key].name == "gmail-${l.key}"
+    ])
     error_message = "A lane's topic is not gmail-<lane>."
   }
 
   assert {
-    condition     = alltrue([for l in jsondecode(file("../shared/lane/catalogue.json")).lanes : google_pubsub_subscription.work[l.key].name == "gmail-${l.key}-apply"])
+    condition = alltrue([for l in jsondecode(file("../shared/lane/catalogue.json")).lanes :
+      google_pubsub_subscription.work[l.key].name == "gmail-${l.key}-apply"
+    ])
     error_message = "A lane's subscription is not gmail-<lane>-apply."
   }
 
   assert {
-    condition = [for key in ["ingest", "resync", "digest-send"] : "${google_pubsub_topic.work[key].name} ${google_pubsub_subscription.work[key].name}"] == [
-      "gmail-notifications gmail-notifications-ingest", "mailbox-resync mailbox-resync-work", "digest-send digest-send-work",
-    ]
+    condition = (
+      [for key in ["ingest", "resync", "digest-send"] :
+        "${google_pubsub_topic.work[key].name} ${google_pubsub_subscription.work[key].name}"
+      ]
+      == ["gmail-notifications gmail-notifications-ingest", "mailbox-resync mailbox-resync-work", "digest-send digest-send-work"]
+    )
     error_message = "A route beside the lanes has other names than the design's."
   }
 
@@ -64,9 +75,9 @@ run "messaging" {
   }
 
   assert {
-    condition = alltrue([for s in concat(values(google_pubsub_subscription.work), values(google_pubsub_subscription.inspect), values(google_pubsub_subscription.monitor)) :
-      s.expiration_policy[0].ttl == ""
-    ])
+    condition = alltrue(flatten([for subscriptions in [google_pubsub_subscription.work, google_pubsub_subscription.inspect, google_pubsub_subscription.monitor] :
+      [for s in subscriptions : s.expiration_policy[0].ttl == ""]
+    ]))
     error_message = "A subscription expires when it is idle."
   }
 
@@ -88,7 +99,10 @@ run "messaging" {
   }
 
   assert {
-    condition = toset(keys(google_pubsub_subscription.inspect)) == toset(keys(google_pubsub_topic.work)) && toset(keys(google_pubsub_subscription.monitor)) == toset(keys(google_pubsub_topic.work))
+    condition = (
+      toset(keys(google_pubsub_subscription.inspect)) == toset(keys(google_pubsub_topic.work))
+      && toset(keys(google_pubsub_subscription.monitor)) == toset(keys(google_pubsub_topic.work))
+    )
 
     error_message = "A route lacks one of the two subscriptions of its dead letters."
   }

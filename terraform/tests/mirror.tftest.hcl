@@ -29,22 +29,38 @@ run "mirror" {
   }
 
   assert {
-    condition     = alltrue([for f in google_firestore_field.expiring : f.field == "expireAt" && length(f.ttl_config) == 1 && length(f.index_config) == 1]) && length(setsubtract(["messages", "failures", "connects", "removals"], keys(google_firestore_field.expiring))) == 0
+    condition = (
+      alltrue([for f in google_firestore_field.expiring :
+        f.field == "expireAt" && length(f.ttl_config) == 1 && length(f.index_config) == 1
+      ])
+      && length(setsubtract(["messages", "failures", "connects", "removals"], keys(google_firestore_field.expiring))) == 0
+    )
     error_message = "What expires does not go by itself, or is indexed by when it does."
   }
 
   assert {
-    condition     = contains(keys(google_firestore_field.unindexed), "messages.guards") && alltrue([for f in google_firestore_field.unindexed : length(f.index_config) == 1 && length(coalesce(f.index_config[0].indexes, [])) == 0])
+    condition = (
+      contains(keys(google_firestore_field.unindexed), "messages.guards")
+      && alltrue([for f in google_firestore_field.unindexed :
+        length(f.index_config) == 1 && length(coalesce(f.index_config[0].indexes, [])) == 0
+      ])
+    )
     error_message = "Guards, or another field that nobody compares by, are indexed."
   }
 
   assert {
-    condition     = [for f in google_firestore_index.query["messages unread by date"].fields : "${f.field_path} ${f.order}"] == ["unread ASCENDING", "deleted ASCENDING", "trashed ASCENDING", "date DESCENDING"]
+    condition = (
+      [for f in google_firestore_index.query["messages unread by date"].fields : "${f.field_path} ${f.order}"]
+      == ["unread ASCENDING", "deleted ASCENDING", "trashed ASCENDING", "date DESCENDING"]
+    )
     error_message = "An inbox app cannot list what is unread by date."
   }
 
   assert {
-    condition     = google_firebaserules_ruleset.mirror.source[0].files[0].content == file("firestore.rules") && google_firebaserules_release.mirror.name == "cloud.firestore"
+    condition = (
+      google_firebaserules_ruleset.mirror.source[0].files[0].content == file("firestore.rules")
+      && google_firebaserules_release.mirror.name == "cloud.firestore"
+    )
     error_message = "The mirror has other rules than those that are tested."
   }
 }
@@ -77,7 +93,10 @@ run "schedules" {
 
 run "nobody_sends_digests" {
   assert {
-    condition     = [for key, j in google_cloud_scheduler_job.schedule : key if j.paused] == ["digest"] && !contains(keys(google_monitoring_alert_policy.alert), "digest-progress")
+    condition = (
+      [for key, j in google_cloud_scheduler_job.schedule : key if j.paused] == ["digest"]
+      && !contains(keys(google_monitoring_alert_policy.alert), "digest-progress")
+    )
     error_message = "Without a sender the digests' schedule runs, or is missed."
   }
 }
@@ -90,18 +109,29 @@ run "watching" {
   }
 
   assert {
-    condition     = toset(concat(keys(google_monitoring_alert_policy.alert), keys(google_monitoring_alert_policy.log))) == toset(["dead-letter", "backlog", "push-errors", "ingest", "tick-progress", "renew-progress", "digest-progress", "watch"])
+    condition = (
+      toset(concat(keys(google_monitoring_alert_policy.alert), keys(google_monitoring_alert_policy.log)))
+      == toset(["dead-letter", "backlog", "push-errors", "ingest", "tick-progress", "renew-progress", "digest-progress", "watch"])
+    )
     error_message = "There are other alerts than the design's."
   }
 
   assert {
-    condition     = alltrue([for p in concat(values(google_monitoring_alert_policy.alert), values(google_monitoring_alert_policy.log)) : can(regex("\\]\\(https://git\\.example\\.com/mailyard/README\\.md#[a-z-]+\\)", p.documentation[0].content)) && toset(p.notification_channels) == toset(["projects/mailyard-test/notificationChannels/1"])])
+    condition = alltrue([for p in concat(values(google_monitoring_alert_policy.alert), values(google_monitoring_alert_policy.log)) :
+      can(regex("\\]\\(https://git\\.example\\.com/mailyard/README\\.md#[a-z-]+\\)", p.documentation[0].content))
+      && toset(p.notification_channels) == toset(["projects/mailyard-test/notificationChannels/1"])
+    ])
     error_message = "An alert links no section of the playbook, or tells nobody."
   }
 
   # The bounds of Cloud Monitoring: a filter has at most 2,048 characters, a window at most 25 hours.
   assert {
-    condition     = alltrue(flatten([for p in google_monitoring_alert_policy.alert : [for c in p.conditions : length(c.condition_threshold[0].filter) <= 2048 && tonumber(trimsuffix(c.condition_threshold[0].aggregations[0].alignment_period, "s")) <= 90000]]))
+    condition = alltrue(flatten([for p in google_monitoring_alert_policy.alert :
+      [for c in p.conditions :
+        length(c.condition_threshold[0].filter) <= 2048
+        && tonumber(trimsuffix(c.condition_threshold[0].aggregations[0].alignment_period, "s")) <= 90000
+      ]
+    ]))
     error_message = "An alert's condition is more than Cloud Monitoring takes."
   }
 
@@ -113,7 +143,10 @@ run "watching" {
   }
 
   assert {
-    condition     = google_logging_metric.line["deliveries"].label_extractors == tomap({ consumer = "EXTRACT(labels.consumer)", lane = "EXTRACT(labels.lane)", outcome = "EXTRACT(labels.outcome)", code = "EXTRACT(labels.code)" })
+    condition = (
+      google_logging_metric.line["deliveries"].label_extractors
+      == tomap({ consumer = "EXTRACT(labels.consumer)", lane = "EXTRACT(labels.lane)", outcome = "EXTRACT(labels.outcome)", code = "EXTRACT(labels.code)" })
+    )
     error_message = "Deliveries are not counted by function, lane, outcome and code."
   }
 
@@ -124,7 +157,9 @@ run "watching" {
   }
 
   assert {
-    condition     = alltrue([for t in jsondecode(google_monitoring_dashboard.mailyard.dashboard_json).mosaicLayout.tiles : try(t.xPos, 0) + t.width <= 48])
+    condition = alltrue([for t in jsondecode(google_monitoring_dashboard.mailyard.dashboard_json).mosaicLayout.tiles :
+      try(t.xPos, 0) + t.width <= 48
+    ])
     error_message = "The dashboard is wider than Cloud Monitoring takes."
   }
 
@@ -136,12 +171,19 @@ run "watching" {
 
 run "secrets_and_services" {
   assert {
-    condition     = toset(keys(google_secret_manager_secret_version.secret)) == toset(["oauth_client_secret", "connect_key", "keyset"]) && alltrue([for v in google_secret_manager_secret_version.secret : v.secret_data == null && v.secret_data_wo == null])
+    condition = (
+      toset(keys(google_secret_manager_secret_version.secret)) == toset(["oauth_client_secret", "connect_key", "keyset"])
+      && alltrue([for v in google_secret_manager_secret_version.secret : v.secret_data == null && v.secret_data_wo == null])
+    )
     error_message = "A secret is in the state, or there is one that nobody gave."
   }
 
   assert {
-    condition     = google_kms_crypto_key.keyset.deletion_policy == "ABANDON" && google_secret_manager_secret.secret["keyset"].deletion_policy == "ABANDON" && google_secret_manager_secret_version.secret["keyset"].deletion_policy == "ABANDON"
+    condition = (
+      google_kms_crypto_key.keyset.deletion_policy == "ABANDON"
+      && google_secret_manager_secret.secret["keyset"].deletion_policy == "ABANDON"
+      && google_secret_manager_secret_version.secret["keyset"].deletion_policy == "ABANDON"
+    )
     error_message = "terraform destroy takes the keyset with it, and every credential with that."
   }
 
