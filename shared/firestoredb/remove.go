@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"cloud.google.com/go/firestore"
-	"cloud.google.com/go/firestore/apiv1/firestorepb"
 	"google.golang.org/api/iterator"
 
 	"mailyard.internal/mailyard/shared/fault"
@@ -91,15 +90,7 @@ func (db *DB) Linkable(ctx context.Context, account string) error {
 
 // CountMessages counts the messages of an account's mirror, tombstones among them.
 func (db *DB) CountMessages(ctx context.Context, account string) (int, error) {
-	ctx, cancel := context.WithTimeout(ctx, 10*callTimeout)
-	defer cancel()
-	const all = "all"
-	counted, err := db.accountRef(account).Collection(messagesCollection).NewAggregationQuery().WithCount(all).Get(ctx)
-	if err != nil {
-		return 0, failed(err, "count the messages of account %s", account)
-	}
-	value, _ := counted[all].(*firestorepb.Value)
-	return int(value.GetIntegerValue()), nil
+	return db.count(ctx, 10*callTimeout, db.accountRef(account).Collection(messagesCollection).Query, "messages of account "+account)
 }
 
 // DropAccount removes the account's own document, so that from now on nobody finds the account.
@@ -112,8 +103,8 @@ func (db *DB) DropCredential(ctx context.Context, account string) error {
 	return db.remove(ctx, db.credentialRef(account))
 }
 
-// Sweep removes everything that lies under an account, whether or not the account is there, and its
-// entries in the ledger. It returns how many documents there were of each kind, and tells of each as it
+// Sweep removes everything that lies under an account, whether or not the account is there, its entries
+// in the ledger, and its subscribers with their mailings. It returns how many documents there were of each kind, and tells of each as it
 // goes. Who writes at the same time may leave something behind: sweep again.
 func (db *DB) Sweep(ctx context.Context, account string, progress func(removed int)) (map[string]int, error) {
 	found := map[string]int{}
@@ -128,8 +119,8 @@ func (db *DB) Sweep(ctx context.Context, account string, progress func(removed i
 	return found, err
 }
 
-// Leftovers counts every document of an account: its own, its credential, what lies under it, and its
-// entries in the ledger. A message and its body count as one. It changes nothing.
+// Leftovers counts every document of an account: its own, its credential, what lies under it, its entries
+// in the ledger, and its subscribers with their mailings. A message and its body count as one. It changes nothing.
 func (db *DB) Leftovers(ctx context.Context, account string) (map[string]int, error) {
 	left := map[string]int{}
 	for kind, ref := range map[string]*firestore.DocumentRef{"account": db.accountRef(account), "credential": db.credentialRef(account)} {
@@ -149,7 +140,8 @@ func (db *DB) Leftovers(ctx context.Context, account string) (map[string]int, er
 }
 
 // eachOf visits the documents of an account page by page: those of each collection under it, named by
-// the collection, and its ledger entries. Documents under a document are visited before it.
+// the collection, its ledger entries, and its subscribers and their mailings. Documents under a document
+// are visited before it.
 func (db *DB) eachOf(ctx context.Context, account string, visit func(kind string, refs []*firestore.DocumentRef) error) error {
 	collections, err := db.client.Doc("accounts/" + account).Collections(ctx).GetAll()
 	if err != nil {
@@ -160,9 +152,15 @@ func (db *DB) eachOf(ctx context.Context, account string, visit func(kind string
 			return err
 		}
 	}
-	entries := db.client.Collection("failures").Where("accountId", "==", account).Select()
-	return eachPage(entries.Documents(ctx), func(s *firestore.DocumentSnapshot) *firestore.DocumentRef { return s.Ref },
-		func(refs []*firestore.DocumentRef) error { return visit("failures", refs) })
+	for _, name := range []string{"failures", subscribersCollection, mailingsCollection} {
+		found := db.client.Collection(name).Where("accountId", "==", account).Select()
+		err := eachPage(found.Documents(ctx), func(s *firestore.DocumentSnapshot) *firestore.DocumentRef { return s.Ref },
+			func(refs []*firestore.DocumentRef) error { return visit(name, refs) })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // eachUnder visits a collection's documents, those too that are not there but have something under
