@@ -1,4 +1,5 @@
-// Package gmailapi calls Gmail. It reads mailboxes and never writes to them.
+// Package gmailapi calls Gmail. It reads mailboxes and never writes to them; it sends what it is given as
+// the account that it is told.
 //
 // Each call is one attempt with a deadline: whether to try again is decided by who asked. Its errors
 // are faults that say what the answer means. Throttling closes the account's gate, and a lost grant
@@ -55,6 +56,10 @@ type Client struct {
 	imports    bool // keeps to half of the quota
 	keepBodies bool
 	now        func() time.Time
+
+	endpoint    string
+	sender      *http.Client
+	sendTimeout time.Duration
 }
 
 // An Option changes a client.
@@ -77,6 +82,7 @@ func New(c Config, accounts accounts, credentials credentials, keyset sealer, no
 	client := &Client{
 		iam: NewIAM(), consent: NewConsent(c, ""), accounts: accounts, quotas: newQuotas(unitsPerUser, now),
 		gate: new(ProjectGate), keepBodies: c.KeepBodies, now: now,
+		endpoint: c.GmailEndpoint, sendTimeout: sendTimeout,
 	}
 	for _, option := range options {
 		option(client)
@@ -90,7 +96,7 @@ func New(c Config, accounts accounts, credentials credentials, keyset sealer, no
 	if err != nil {
 		return nil, fmt.Errorf("build the Gmail client: %w", err)
 	}
-	client.service = service
+	client.service, client.sender = service, newSender(client.tokens)
 	return client, nil
 }
 
