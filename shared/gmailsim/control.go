@@ -20,7 +20,7 @@ import (
 //	POST   /sim/mailboxes/{address}/{operation}   id; from, to, subject, text, html, labels; …
 //	GET    /sim/faults
 //	POST   /sim/faults                            method, mailbox, messageId, status, reason, message,
-//	                                              retryAfterSeconds, delayMs, drop, hang, times
+//	                                              retryAfterSeconds, delayMs, drop, hang, after, times
 //	DELETE /sim/faults                            ?id= one, without it all
 //	GET    /sim/stats
 //	POST   /sim/stats/reset
@@ -323,6 +323,7 @@ type faultView struct {
 	DelayMS           int64   `json:"delayMs,omitempty"`
 	Drop              bool    `json:"drop,omitempty"`
 	Hang              bool    `json:"hang,omitempty"`
+	After             bool    `json:"after,omitempty"`
 	Times             int     `json:"times"`
 }
 
@@ -333,7 +334,7 @@ func (s *Sim) controlFaults(*http.Request) (any, error) {
 	for _, f := range s.faults {
 		views = append(views, faultView{
 			f.id, f.Method, f.Mailbox, f.MessageID, f.Status, f.Reason, f.Message,
-			f.RetryAfter.Seconds(), f.Delay.Milliseconds(), f.Drop, f.Hang, f.Times,
+			f.RetryAfter.Seconds(), f.Delay.Milliseconds(), f.Drop, f.Hang, f.After, f.Times,
 		})
 	}
 	return map[string]any{"faults": views}, nil
@@ -344,7 +345,7 @@ func (s *Sim) controlAddFault(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	var errs [6]error
+	var errs [7]error
 	f := Fault{Method: p["method"], Mailbox: p["mailbox"], MessageID: p["messageId"], Reason: p["reason"], Message: p["message"]}
 	var retryAfter, delay int
 	f.Status, errs[0] = p.small("status")
@@ -353,6 +354,7 @@ func (s *Sim) controlAddFault(r *http.Request) (any, error) {
 	f.Drop, errs[3] = p.flag("drop")
 	f.Hang, errs[4] = p.flag("hang")
 	f.Times, errs[5] = p.small("times")
+	f.After, errs[6] = p.flag("after")
 	if err := errors.Join(errs[:]...); err != nil {
 		return nil, err
 	}

@@ -74,11 +74,13 @@ func (s *Sim) serveGmail(method string, answer func(*Mailbox, *http.Request) (an
 	if scripted != nil {
 		result, err = scripted.complete(box, method, r.PathValue("id"), result, err)
 	}
-	if err != nil {
+	switch {
+	case x.misbehaveAfter():
+	case err != nil:
 		x.fail(err)
-		return
+	default:
+		x.reply(http.StatusOK, result)
 	}
-	x.reply(http.StatusOK, result)
 }
 
 func (x *exchange) fail(err error) {
@@ -432,9 +434,11 @@ func (m *Mailbox) serveSend(r *http.Request) (any, error) {
 	if err != nil || len(raw) == 0 {
 		return nil, badRequest("'raw' RFC822 payload message string or uploading message via /upload/* URL required")
 	}
-	if content, err := newContent(Mail{Raw: raw}); err != nil || len(content.recipients()) == 0 {
+	content, err := newContent(Mail{Raw: raw})
+	if err != nil || len(content.recipients()) == 0 {
 		return nil, badRequest("Recipient address required")
 	}
+	m.sim.hasSent(SentMail{At: m.sim.now(), From: m.address, To: content.recipients(), Raw: raw})
 	// A notification that failed is no failure of the sending: Gmail would not say so either.
 	id, _ := m.Send(r.Context(), Mail{Raw: raw, ThreadID: request.ThreadID})
 	m.mu.Lock()

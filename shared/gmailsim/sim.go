@@ -81,6 +81,8 @@ type Sim struct {
 	issued    int // codes and access tokens ever, which makes each a new one
 	faults    []*Fault
 	faultID   int
+	spoil     func(Call) (Fault, bool)
+	sent      []SentMail
 	meter     meter
 }
 
@@ -211,6 +213,8 @@ type exchange struct {
 	w    http.ResponseWriter
 	r    *http.Request
 	call *Call
+	// fault is the one that spoils the call; nil for none.
+	fault *Fault
 }
 
 func (x *exchange) reply(status int, answer any) {

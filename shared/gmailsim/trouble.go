@@ -28,6 +28,9 @@ type Fault struct {
 	Delay           time.Duration
 	Drop            bool // hangs up without an answer
 	Hang            bool // answers nothing until the caller goes away
+	// After has a call to Gmail do its work first: what is spoiled is the answer alone, as of a mail that
+	// was sent and of which the caller never hears.
+	After bool
 	Times           int  // calls to spoil; 0 is all until the fault is removed
 
 	id int
@@ -55,6 +58,14 @@ func (s *Sim) AddFault(f Fault) (int, error) {
 	f.id = s.faultID
 	s.faults = append(s.faults, &f)
 	return f.id, nil
+}
+
+// SpoilBy has choose say, for every call that no fault matches, by what it is spoiled; false leaves it as
+// it is. Nil ends it. choose is called by many goroutines at once.
+func (s *Sim) SpoilBy(choose func(Call) (Fault, bool)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.spoil = choose
 }
 
 // RemoveFault removes a fault; one that is spent or removed already is no error.
@@ -98,12 +109,36 @@ func (s *Sim) takeFault(call *Call) *Fault {
 	return nil
 }
 
-// misbehave does what a fault asks for, and reports whether that was the end of the call.
-func (x *exchange) misbehave() bool {
-	f := x.sim.takeFault(x.call)
-	if f == nil {
-		return false
+// faultOf returns the fault for this call: one that was added, or one that SpoilBy's function chooses.
+func (s *Sim) faultOf(call *Call) *Fault {
+	if f := s.takeFault(call); f != nil {
+		return f
 	}
+	s.mu.Lock()
+	choose := s.spoil
+	s.mu.Unlock()
+	if choose == nil {
+		return nil
+	}
+	if f, spoiled := choose(*call); spoiled {
+		return &f
+	}
+	return nil
+}
+
+// misbehave does what a fault asks for before the call's work, and reports whether that was the end of the
+// call.
+func (x *exchange) misbehave() bool {
+	x.fault = x.sim.faultOf(x.call)
+	return x.fault != nil && !x.fault.After && x.spoiledBy(x.fault)
+}
+
+// misbehaveAfter does the same after the call's work.
+func (x *exchange) misbehaveAfter() bool {
+	return x.fault != nil && x.fault.After && x.spoiledBy(x.fault)
+}
+
+func (x *exchange) spoiledBy(f *Fault) bool {
 	switch {
 	case !pause(x.r.Context(), f.Delay):
 		x.nobody()
