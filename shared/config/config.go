@@ -6,11 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/mail"
 	"net/url"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
+	"time"
+	_ "time/tzdata" // the platform's image need not have the zones
 )
 
 // A PushAuth says how the token of a push is checked.
@@ -51,6 +54,9 @@ type Config struct {
 	ConnectOrigins []string // MAILYARD_CONNECT_ORIGINS, parted by commas: where a person may be sent back to
 	PublicURL      string   // MAILYARD_PUBLIC_URL, without a slash at its end; Connect answers at /Connect below it
 
+	DigestSender string         // MAILYARD_DIGEST_SENDER: the address of the linked mailbox that sends digests
+	DigestZone   *time.Location // MAILYARD_DIGEST_ZONE: in which a digest's day begins
+
 	PushAuth           PushAuth // MAILYARD_PUSH_AUTH
 	PushAudience       string   // MAILYARD_PUSH_AUDIENCE; empty: any
 	PushServiceAccount string   // MAILYARD_PUSH_SERVICE_ACCOUNT
@@ -90,6 +96,8 @@ func Load(lookup Lookup) (Config, error) {
 		ConnectKey:         r.text("MAILYARD_CONNECT_KEY", ""),
 		ConnectOrigins:     r.origins("MAILYARD_CONNECT_ORIGINS"),
 		PublicURL:          r.public("MAILYARD_PUBLIC_URL"),
+		DigestSender:       r.address("MAILYARD_DIGEST_SENDER"),
+		DigestZone:         r.zone("MAILYARD_DIGEST_ZONE", "UTC"),
 		PushAuth:           PushAuth(r.oneOf("MAILYARD_PUSH_AUTH", string(PushAuthIAM), string(PushAuthOIDC), string(PushAuthOff))),
 		PushAudience:       r.text("MAILYARD_PUSH_AUDIENCE", ""),
 		PushServiceAccount: r.text("MAILYARD_PUSH_SERVICE_ACCOUNT", ""),
@@ -161,14 +169,34 @@ func (c Config) CheckDelegation() error {
 		"MAILYARD_DELEGATION_SERVICE_ACCOUNT", c.DelegationServiceAccount)...)
 }
 
+// CheckDigests refuses a configuration that cannot send digests.
+func (c Config) CheckDigests() error {
+	return errors.Join(append(
+		missing(" is not set; write the address of the linked mailbox that sends the digests", "MAILYARD_DIGEST_SENDER", c.DigestSender),
+		c.CheckUnsubscribe())...)
+}
+
+// CheckUnsubscribe refuses a configuration that cannot make or take the links by which digests are ended.
+func (c Config) CheckUnsubscribe() error {
+	return errors.Join(append(
+		missing(" is not set, and without it no digest has a link to unsubscribe",
+			"MAILYARD_CONNECT_KEY", c.ConnectKey, "MAILYARD_PUBLIC_URL", c.PublicURL),
+		c.checkConnectKey())...)
+}
+
+// checkConnectKey refuses a key that could be guessed; where there is none somebody else has said so.
+func (c Config) checkConnectKey() error {
+	if c.ConnectKey != "" && len(c.ConnectKey) < minConnectKey {
+		return fmt.Errorf("MAILYARD_CONNECT_KEY is too short to be safe; write at least %d random characters, as openssl rand -hex 32 makes them", minConnectKey)
+	}
+	return nil
+}
+
 // CheckLinks refuses a configuration that cannot make or take the links by which mailboxes are linked.
 func (c Config) CheckLinks() error {
 	errs := missing(" is not set, and without it no mailbox can be linked by its owner",
 		"MAILYARD_CONNECT_KEY", c.ConnectKey, "MAILYARD_PUBLIC_URL", c.PublicURL)
-	if c.ConnectKey != "" && len(c.ConnectKey) < minConnectKey {
-		errs = append(errs, fmt.Errorf("MAILYARD_CONNECT_KEY is too short to be safe; write at least %d random characters, as openssl rand -hex 32 makes them", minConnectKey))
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, c.checkConnectKey())...)
 }
 
 // minConnectKey is in bytes: a shorter key could be guessed.
@@ -270,6 +298,25 @@ func safe(u *url.URL) bool {
 func here(u *url.URL) bool {
 	ip := net.ParseIP(u.Hostname())
 	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// address reads a mail address.
+func (r *reader) address(name string) string {
+	value := r.text(name, "")
+	if parsed, err := mail.ParseAddress(value); value != "" && (err != nil || parsed.Address != value) {
+		r.refuse("%s is not a mail address; write it as name@example.com", name)
+	}
+	return value
+}
+
+// zone reads a zone of the tz database.
+func (r *reader) zone(name, otherwise string) *time.Location {
+	zone, err := time.LoadLocation(r.text(name, otherwise))
+	if err != nil || zone == time.Local {
+		r.refuse("%s is no timezone; write one of the tz database, as Europe/Zurich", name)
+		return time.UTC
+	}
+	return zone
 }
 
 // oneOf returns the variable's value; the first of the words is the default.
