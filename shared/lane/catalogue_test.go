@@ -109,6 +109,7 @@ func TestRoutes(t *testing.T) {
 	for topic, want := range map[string][2]string{
 		"gmail-notifications": {"gmail-notifications-ingest", "Ingest"},
 		"mailbox-resync":      {"mailbox-resync-work", "Resync"},
+		"digest-send":         {"digest-send-work", "DigestSend"},
 	} {
 		if r := topics[topic]; r.Subscription != want[0] || r.EntryPoint != want[1] {
 			t.Errorf("%s goes to %+v", topic, r)

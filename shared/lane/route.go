@@ -4,6 +4,7 @@ package lane
 const (
 	NotificationsTopic  = "gmail-notifications" // Gmail publishes here: a mailbox changed
 	ResyncTopic         = "mailbox-resync"      // a mailbox is to be compared with its mirror
+	DigestTopic         = "digest-send"         // a run of digests is to go on
 	MailboxChangesTopic = "mailbox-changes"     // for the app: an event has been applied
 )
 
@@ -46,6 +47,11 @@ var (
 		Topic: ResyncTopic, Subscription: ResyncTopic + "-work", EntryPoint: "Resync", DeadLetters: true,
 		Delivery: Delivery{Instances: 3, Concurrency: 1, MaxRetries: 5, MinBackoffSeconds: 30, MaxBackoffSeconds: 600, AckDeadlineSeconds: 300, MaxDeliveryAttempts: 100},
 	}
+	// DigestSendRoute has one worker: the sender may send 60 mails a minute, however many runs there are.
+	DigestSendRoute = Route{
+		Topic: DigestTopic, Subscription: DigestTopic + "-work", EntryPoint: "DigestSend", DeadLetters: true,
+		Delivery: Delivery{Instances: 1, Concurrency: 1, MaxRetries: 5, MinBackoffSeconds: 30, MaxBackoffSeconds: 600, AckDeadlineSeconds: 600, MaxDeliveryAttempts: 100},
+	}
 	// monitorDelivery is that of every dead-letter monitor. A letter comes back until the ledger has it.
 	monitorDelivery = Delivery{Instances: 3, Concurrency: 10, MaxRetries: 0, MinBackoffSeconds: 10, MaxBackoffSeconds: 600, AckDeadlineSeconds: 30, MaxDeliveryAttempts: 100}
 )
@@ -57,7 +63,7 @@ func (c *Catalogue) Routes() []Route {
 	for _, l := range c.Lanes {
 		routes = append(routes, l.Route())
 	}
-	return append(routes, ResyncRoute)
+	return append(routes, ResyncRoute, DigestSendRoute)
 }
 
 // MonitorRoutes returns the ways from each dead-letter topic to the function that keeps the ledger.
