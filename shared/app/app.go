@@ -42,6 +42,8 @@ type App struct {
 	grpc   []grpc.DialOption
 	calls  []gmailapi.Option
 
+	digestPace, digestBackoff time.Duration
+
 	all       func() (*lane.Catalogue, error) // with every optional lane
 	catalogue func() (*lane.Catalogue, error) // with those that are on
 	db        opener[*firestoredb.DB]
@@ -75,6 +77,11 @@ func WithGmailQuota(unitsPerMinute float64) Option {
 	return func(a *App) { a.calls = append(a.calls, gmailapi.WithQuota(unitsPerMinute)) }
 }
 
+// WithSendTimeout sets how long a call that sends a mail may take.
+func WithSendTimeout(d time.Duration) Option {
+	return func(a *App) { a.calls = append(a.calls, gmailapi.WithSendTimeout(d)) }
+}
+
 // WithIAM has another IAM than Google's sign for delegated mailboxes, at a URL where nobody is asked who
 // they are.
 func WithIAM(url string) Option {
@@ -89,6 +96,8 @@ func New(lookup config.Lookup, log io.Writer, options ...Option) *App {
 		calls:  []gmailapi.Option{gmailapi.WithProjectGate(new(gmailapi.ProjectGate))},
 		config: sync.OnceValues(func() (config.Config, error) { return config.Load(lookup) }),
 		all:    sync.OnceValues(lane.All),
+
+		digestPace: digestPace, digestBackoff: digestBackoff,
 	}
 	for _, option := range options {
 		option(a)
@@ -134,6 +143,9 @@ func (a *App) EntryPoints() ([]EntryPoint, error) {
 		{"Renew", a.onFirstUse("Renew", a.renew)},
 		{"Connect", a.onFirstUse("Connect", a.connect)},
 		{"Console", a.onFirstUse("Console", a.console)},
+		{"Digest", a.onFirstUse("Digest", a.digest)},
+		{"DigestSend", a.onFirstUse("DigestSend", a.digestSend)},
+		{"Unsubscribe", a.onFirstUse("Unsubscribe", a.unsubscribe)},
 	}
 	for _, l := range catalogue.Lanes {
 		entries = append(entries, EntryPoint{l.EntryPoint, a.onFirstUse(l.EntryPoint, func(ctx context.Context) (http.HandlerFunc, error) {
@@ -234,7 +246,12 @@ func (a *App) tick(ctx context.Context) (http.HandlerFunc, error) {
 		Catalogue: p.catalogue, Due: p.db, Lister: lister, Publisher: p.bus, Deferrals: p.db,
 		Returner: a.redriver(p.stores), Resyncs: a.resyncs(p.stores), Renew: renew, Chores: chores, Now: a.now,
 	})
-	return p.server.Scheduled("Tick", tickTimeout, tick.Run), nil
+	digests := a.digestKeeper(p.stores)
+	return p.server.Scheduled("Tick", tickTimeout, func(ctx context.Context) ([]slog.Attr, error) {
+		counts, err := tick.Run(ctx)
+		more, digestErr := digests.Run(ctx)
+		return append(counts, more...), errors.Join(err, digestErr)
+	}), nil
 }
 
 // stores are what is kept and what is published.

@@ -42,6 +42,7 @@ var layers = []layer{
 	{"shared/ledger", "is pure: it imports the standard library, mail and fault", []string{"shared/mail", "shared/fault"}},
 	{"shared/alert", "is pure: it imports the standard library only", nil},
 	{"shared/page", "is what pages have in common: it imports the standard library only", nil},
+	{"shared/mailing", "is pure: it imports the standard library and mail", []string{"shared/mail"}},
 	{"shared/config", "reads what it is given: it imports the standard library only", nil},
 	{"shared/ticket", "signs tickets: it knows nothing but its library", []string{"github.com/golang-jwt/jwt/v5"}},
 	{"shared/gcplog", "is about logging alone: it imports the standard library only", nil},
@@ -49,7 +50,7 @@ var layers = []layer{
 
 	{"shared/event", adapter, []string{"shared/mail", "github.com/cloudevents/sdk-go/v2/..."}},
 	{"shared/firestoredb", adapter, []string{
-		"shared/mail", "shared/lane", "shared/fault", "shared/ledger", "shared/alert", "shared/config",
+		"shared/mail", "shared/mailing", "shared/lane", "shared/fault", "shared/ledger", "shared/alert", "shared/config",
 		"cloud.google.com/go/firestore/...", "google.golang.org/api/iterator", "google.golang.org/api/option", "google.golang.org/grpc/...",
 	}},
 	{"shared/pubsubbus", adapter, []string{
@@ -73,12 +74,15 @@ var layers = []layer{
 		"shared/mail", "shared/lane", "shared/fault", "shared/ledger", "shared/event", "shared/gcplog", "shared/pushauth",
 	}},
 
+	{"functions/digest", "is a function, and alone builds mails and paces them", []string{
+		"shared/mail", "shared/mailing", "shared/lane", "shared/fault", "shared/page", "github.com/wneessen/go-mail", "golang.org/x/time/rate",
+	}},
 	{"functions/...", "is a function: it imports mail, lane, fault, ledger, alert, ticket and page, declares the interfaces it needs, and knows no other function", []string{
 		"shared/mail", "shared/lane", "shared/fault", "shared/ledger", "shared/alert", "shared/ticket", "shared/page", "golang.org/x/time/rate",
 	}},
 
 	{"shared/app", "alone wires adapters and functions together, and knows no SDK but the transport's options", []string{
-		"functions/...", "shared/mail", "shared/lane", "shared/fault", "shared/ledger", "shared/config", "shared/gcplog", "shared/event", "shared/ticket",
+		"functions/...", "shared/mail", "shared/mailing", "shared/lane", "shared/fault", "shared/ledger", "shared/config", "shared/gcplog", "shared/event", "shared/ticket",
 		"shared/firestoredb", "shared/pubsubbus", "shared/gmailapi", "shared/keyset", "shared/pushauth", "shared/webhook", "shared/delivery",
 		"google.golang.org/grpc",
 	}},
@@ -107,6 +111,7 @@ var sdks = []struct {
 	{"github.com/golang-jwt", []string{"shared/ticket"}},
 	{"golang.org/x/oauth2", []string{"shared/gmailapi"}},
 	{"github.com/cloudevents", []string{"shared/event"}},
+	{"github.com/wneessen/go-mail", []string{"functions/digest"}},
 	{"github.com/tink-crypto", []string{"shared/keyset"}},
 	{"github.com/GoogleCloudPlatform/functions-framework-go", []string{"."}},
 }

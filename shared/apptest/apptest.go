@@ -91,6 +91,9 @@ const (
 	DelegationServiceAccount = "reader@yard.iam.gserviceaccount.com"
 )
 
+// DigestSender is the address of the mailbox that sends every Yard's digests.
+const DigestSender = "digests@yard.example.com"
+
 // NoQuota is a quota that nobody uses up: the simulated Gmail has none.
 const NoQuota = 1e9
 
@@ -143,11 +146,12 @@ func New(t testing.TB, o Options) *Yard {
 		"MAILYARD_PUBLIC_URL":          "http://" + y.Functions.Listener.Addr().String(),
 
 		"MAILYARD_DELEGATION_SERVICE_ACCOUNT": DelegationServiceAccount,
+		"MAILYARD_DIGEST_SENDER":              DigestSender,
 	}
 	for name, value := range o.Env {
 		y.Env[name] = value
 	}
-	y.App = app.New(y.Lookup, y.Log, app.WithClock(y.Clock.Now), app.WithCatalogue(y.Catalogue), app.WithGRPC(y.Meter.Options()...), app.WithGmailQuota(o.quota()), app.WithIAM(sim.URL))
+	y.App = app.New(y.Lookup, y.Log, app.WithClock(y.Clock.Now), app.WithCatalogue(y.Catalogue), app.WithGRPC(y.Meter.Options()...), app.WithGmailQuota(o.quota()), app.WithIAM(sim.URL), app.WithDigestPace(0, time.Millisecond))
 	t.Cleanup(func() { y.App.Close() })
 	y.DB, err = y.App.DB(context.Background())
 	y.must(err, "open Firestore")
@@ -184,7 +188,7 @@ func (y *Yard) unsubscribe() {
 // Instance starts one more instance of every function, as the platform does, and returns its URL.
 func (y *Yard) Instance(options ...app.Option) string {
 	y.t.Helper()
-	options = append([]app.Option{app.WithClock(y.Clock.Now), app.WithCatalogue(y.Catalogue), app.WithGmailQuota(NoQuota)}, options...)
+	options = append([]app.Option{app.WithClock(y.Clock.Now), app.WithCatalogue(y.Catalogue), app.WithGmailQuota(NoQuota), app.WithDigestPace(0, time.Millisecond)}, options...)
 	other := app.New(y.Lookup, y.Log, options...)
 	y.t.Cleanup(func() { other.Close() })
 	server := httptest.NewServer(y.mux(other))
