@@ -31,7 +31,7 @@ type Fault struct {
 	// After has a call to Gmail do its work first: what is spoiled is the answer alone, as of a mail that
 	// was sent and of which the caller never hears.
 	After bool
-	Times           int  // calls to spoil; 0 is all until the fault is removed
+	Times int // calls to spoil; 0 is all until the fault is removed
 
 	id int
 }

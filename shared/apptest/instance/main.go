@@ -1,0 +1,61 @@
+// Command instance is one instance of every function, for tests that end it at any moment. It serves on
+// the listener that it is started with, as its file 3, reads its environment as the functions do, and
+// ends with its parent.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"log"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"syscall"
+	"time"
+
+	"mailyard.internal/mailyard/shared/app"
+	"mailyard.internal/mailyard/shared/apptest"
+)
+
+func main() {
+	ahead := flag.Duration("ahead", 0, "how far its clock is ahead")
+	pace := flag.Duration("pace", 0, "time between two sends of a digest")
+	patience := flag.Duration("send-timeout", time.Second, "how long a send may take")
+	refused := flag.Float64("refused", 0, "the share of connections to Gmail that are refused")
+	seed := flag.Uint64("seed", 0, "decides which ones")
+	flag.Parse()
+	http.DefaultTransport = &http.Transport{DialContext: dialer(*refused, *seed), MaxIdleConnsPerHost: 10}
+	a := app.New(os.LookupEnv, os.Stderr,
+		app.WithClock(func() time.Time { return time.Now().Add(*ahead) }), app.WithGmailQuota(apptest.NoQuota),
+		app.WithDigestPace(*pace, time.Millisecond), app.WithSendTimeout(*patience))
+	entryPoints, err := a.EntryPoints()
+	if err != nil {
+		log.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	for _, e := range entryPoints {
+		mux.Handle("/"+e.Name, e.Handler)
+	}
+	listener, err := net.FileListener(os.NewFile(3, "listener"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	log.Fatal(http.Serve(listener, mux))
+}
+
+// dialer refuses a share of connections, as nobody listening does.
+func dialer(share float64, seed uint64) func(ctx context.Context, network, address string) (net.Conn, error) {
+	random := rand.New(rand.NewPCG(seed, 1))
+	turn := make(chan struct{}, 1)
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		turn <- struct{}{}
+		refused := random.Float64() < share
+		<-turn
+		if refused {
+			return nil, &net.OpError{Op: "dial", Net: network, Err: errors.Join(errors.New("refused by the test"), syscall.ECONNREFUSED)}
+		}
+		return (&net.Dialer{}).DialContext(ctx, network, address)
+	}
+}
