@@ -30,6 +30,7 @@ func NewResolver(s resolveStore, p publisher, now func() time.Time) *Resolver {
 // Why a mailing cannot be resolved.
 var (
 	ErrNotUncertain = errors.New("its outcome is known; nothing was changed")
+	ErrNoMailing    = errors.New("there is no such mailing; mailyard digest resolve lists those whose outcome is not known")
 	ErrInHand       = errors.New("it may be being sent at this moment; wait ten minutes")
 )
 
@@ -53,6 +54,8 @@ func (r *Resolver) Resolve(ctx context.Context, id string, said mailing.Resoluti
 	switch {
 	case err != nil:
 		return m, err
+	case m.Version.IsZero():
+		return m, ErrNoMailing
 	case busy:
 		return m, ErrInHand
 	case !resolved && !(said.As == mailing.AsAgain && waits):

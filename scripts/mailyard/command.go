@@ -65,8 +65,8 @@ func run(ctx context.Context, s surroundings, args []string) int {
 
 // newCommand returns the command tree.
 func newCommand(t *tool) *cobra.Command {
-	root := group("mailyard", "Operate Mailyard: accounts, and what has failed",
-		accountCommand(t), deadLetterCommand(t), keysetCommand(t))
+	root := group("mailyard", "Operate Mailyard: accounts, digests, and what has failed",
+		accountCommand(t), deadLetterCommand(t), subscribersCommand(t), digestCommand(t), keysetCommand(t))
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetIn(t.stdin)

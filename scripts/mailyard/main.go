@@ -1,4 +1,4 @@
-// Command mailyard is what an operator works with: accounts, and the ledger of what has failed.
+// Command mailyard is what an operator works with: accounts, digests, and the ledger of what has failed.
 //
 // It reads the same environment as the functions do. Tables are for people; with --json it writes one
 // JSON document to standard output, for programs, and nothing else. What it asks and tells beside that
