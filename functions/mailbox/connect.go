@@ -33,11 +33,11 @@ type connects interface {
 
 // consent is Google's part.
 type consent interface {
-	// Page is the consent page's URL.
-	Page(state, verifier string) string
+	// Page is the consent page's URL; of the digests' sender it asks for the permission to send, too.
+	Page(state, verifier string, sender bool) string
 	// RefreshToken exchanges a code: a fault.CodeSpent, fault.NotPermitted or fault.NotLasting says why
 	// there is none to be had.
-	RefreshToken(ctx context.Context, code, verifier string) (string, error)
+	RefreshToken(ctx context.Context, code, verifier string, sender bool) (string, error)
 }
 
 // ConnectPorts are what a Connector works with.
@@ -52,7 +52,9 @@ type ConnectPorts struct {
 	Linker      interface {
 		Link(ctx context.Context, g Grant) (mail.Account, error)
 	}
-	Now func() time.Time
+	// Sender is the address of the digests' sender: no other mailbox is linked by a ticket for it.
+	Sender string
+	Now    func() time.Time
 }
 
 // A Connector lets a person link their mailbox: from the app's ticket to Google's consent page, and from
@@ -101,7 +103,8 @@ const (
 	WayUsed         VisitOutcome = "way_used"         // a callback that came before
 	OtherBrowser    VisitOutcome = "other_browser"    // not the one that set out
 	CodeLate        VisitOutcome = "code_late"        // Google no longer takes the code
-	NotReadable     VisitOutcome = "not_readable"     // without the permission to read mail
+	NotReadable     VisitOutcome = "not_readable"     // without the permission to read mail, or of a sender to send it
+	OtherMailbox    VisitOutcome = "other_mailbox"    // not the one that the ticket is for
 	NotLasting      VisitOutcome = "not_lasting"      // without a refresh token
 	VisitFailed     VisitOutcome = "failed"           // something is down, or wrong here
 )
@@ -131,11 +134,13 @@ func (c *Connector) Begin(ctx context.Context, text string) Visit {
 		return Visit{Outcome: TicketLate, Back: back, Err: err}
 	case err != nil:
 		return Visit{Outcome: TicketForged, Err: err}
+	case t.Sender && c.Sender == "":
+		return Visit{Outcome: VisitFailed, Back: back, Err: errors.New("the ticket is for the digests' sender, and MAILYARD_DIGEST_SENDER does not say who that is")}
 	case t.ReturnTo != "" && back == "":
 		return Visit{Outcome: ReturnForbidden, Err: errors.New("MAILYARD_CONNECT_ORIGINS does not have the origin that the ticket returns to")}
 	}
 	way := mail.Connect{
-		Owner: t.Owner, ReturnTo: t.ReturnTo, Ticket: digest("ticket", t.Nonce), TicketExpiresAt: t.ExpiresAt,
+		Owner: t.Owner, ReturnTo: t.ReturnTo, Sender: t.Sender, Ticket: digest("ticket", t.Nonce), TicketExpiresAt: t.ExpiresAt,
 		ExpiresAt: c.Now().Add(wayLife),
 	}
 	if spent, err := c.Connects.TicketSpent(ctx, way.Ticket); err != nil || spent {
@@ -146,7 +151,7 @@ func (c *Connector) Begin(ctx context.Context, text string) Visit {
 	if err := c.Connects.StartConnect(ctx, way); err != nil {
 		return Visit{Outcome: VisitFailed, Back: back, Err: err}
 	}
-	return Visit{Outcome: SetOut, To: c.Consent.Page(state, verifierOf(state, secret)), Way: way.ID, Secret: secret}
+	return Visit{Outcome: SetOut, To: c.Consent.Page(state, verifierOf(state, secret), t.Sender), Way: way.ID, Secret: secret}
 }
 
 func visitOr(err error, otherwise Visit) Visit {
@@ -219,7 +224,7 @@ func (c *Connector) link(ctx context.Context, way mail.Connect, me, code, verifi
 		return mail.Account{}, TicketUsed, nil
 	}
 	outcome := VisitFailed
-	token, err := c.Consent.RefreshToken(ctx, code, verifier)
+	token, err := c.Consent.RefreshToken(ctx, code, verifier, way.Sender)
 	switch {
 	case fault.Is(err, fault.CodeSpent):
 		outcome = CodeLate
@@ -229,8 +234,15 @@ func (c *Connector) link(ctx context.Context, way mail.Connect, me, code, verifi
 		outcome = NotLasting
 	case err == nil:
 		var account mail.Account
-		if account, err = c.Linker.Link(ctx, Grant{Owner: way.Owner, RefreshToken: token}); err == nil {
+		grant := Grant{Owner: way.Owner, RefreshToken: token}
+		if way.Sender {
+			grant.Email = c.Sender
+		}
+		if account, err = c.Linker.Link(ctx, grant); err == nil {
 			return account, VisitLinked, nil
+		}
+		if errors.Is(err, ErrOtherMailbox) {
+			outcome = OtherMailbox
 		}
 	}
 	if back := c.Connects.ReturnTicket(ctx, way.Ticket); back != nil {

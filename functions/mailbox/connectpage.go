@@ -144,7 +144,8 @@ var pages = map[VisitOutcome]page{
 	WayUsed:         {409, "This has been done already", "The page was opened a second time, and nothing more was done.", "If your mailbox is not there in the app, open the link again."},
 	OtherBrowser:    {403, "You came back with another browser", "The link must be opened and finished in the same browser, with cookies allowed. Nothing was linked.", "Open the link from the app again, in one browser."},
 	CodeLate:        {410, "Google no longer knows of your consent", "It was used already, or too long ago. Nothing was linked.", "Open the link from the app again."},
-	NotReadable:     {403, "Your mailbox is not linked", "You left out the permission to read your mail, and without it nothing can be done.", "Open the link again and leave that permission ticked."},
+	NotReadable:     {403, "Your mailbox is not linked", "You left out a permission that was asked for, and without it nothing can be done.", "Open the link again and leave every permission ticked."},
+	OtherMailbox:    {403, "This is another mailbox", "The link is for the mailbox that sends the digests, and you chose another one. Nothing was linked.", "Open the link again and choose the mailbox that sends the digests."},
 	NotLasting:      {502, "Your mailbox is not linked", "Google gave access for an hour only.", "Remove the app under myaccount.google.com/permissions, then open the link again."},
 	VisitFailed:     {503, "Something went wrong", "Your mailbox could not be linked. It is not your fault.", "Open the link again in a few minutes. If it still fails, tell whoever runs the app."},
 }

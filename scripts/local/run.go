@@ -81,7 +81,15 @@ Mailyard is up. Ctrl-C stops all of it.
   go run ./scripts/mailyard account link --owner me     # or link it as its owner would: open what this prints
   curl -d subject=Hello -d from=bo@example.org -d text=Hi %[1]s/sim/mailboxes/kim@example.com/deliver
   go run ./scripts/mailyard account status
-`, y.gmailURL)
+
+Digests:
+
+  curl -d address=%[2]s -d refreshToken=sender-token %[1]s/sim/mailboxes
+  go run ./scripts/mailyard account add --email %[2]s --refresh-token sender-token --no-resync
+  go run ./scripts/mailyard subscribers add --account ACCOUNT --email cy@example.net
+  go run ./scripts/mailyard digest run
+  go run ./scripts/mailyard digest report
+`, y.gmailURL, digestSender)
 	<-ctx.Done()
 	fmt.Fprintln(out, "Stopping …")
 	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
@@ -90,13 +98,18 @@ Mailyard is up. Ctrl-C stops all of it.
 	return nil
 }
 
-// callTick calls Tick as its schedule does; the returned function ends that.
+// digestEvery is how often Digest is called here: of one day, every call but the first joins.
+const digestEvery = time.Hour
+
+// callTick calls Tick and Digest as their schedules do; the returned function ends that.
 func (y *yard) callTick(ctx context.Context, every time.Duration) func() error {
 	ctx, stop := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		schedule.Run(ctx, []schedule.Job{{EntryPoint: "Tick", Interval: every}}, schedule.Options{Base: y.functionsURL})
+		schedule.Run(ctx, []schedule.Job{
+			{EntryPoint: "Tick", Interval: every}, {EntryPoint: "Digest", Interval: digestEvery},
+		}, schedule.Options{Base: y.functionsURL})
 	}()
 	return func() error {
 		stop()

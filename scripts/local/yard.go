@@ -31,6 +31,9 @@ const stateDir = ".local"
 // simulatedQuota is what the simulated Gmail allows a user in a minute: ten times what Gmail does.
 const simulatedQuota = 60_000
 
+// digestSender is the simulated mailbox that sends the digests, once it is linked.
+const digestSender = "digests@example.com"
+
 // audience is what push tokens are for.
 const audience = "mailyard-local"
 
@@ -146,6 +149,7 @@ func (y *yard) openFunctions(ctx context.Context, o yardOptions) error {
 		"MAILYARD_CONNECT_KEY":          "the-key-of-this-machine-and-no-other",
 		"MAILYARD_CONNECT_ORIGINS":      "http://localhost:3000",
 		"MAILYARD_PUBLIC_URL":           y.functionsURL,
+		"MAILYARD_DIGEST_SENDER":        digestSender,
 	}
 	y.logPath = filepath.Join(stateDir, o.logName)
 	log, err := os.Create(y.logPath)

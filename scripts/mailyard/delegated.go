@@ -73,7 +73,7 @@ func (l *addressLine) link(ctx context.Context, linker *mailbox.Linker, g mailbo
 // delegationAdvice says what a refusal means for a mailbox that nobody has granted.
 func delegationAdvice(err error) error {
 	if fault.Is(err, fault.ReauthRequired) {
-		return errors.New("the service account may not act for this address: it is not the primary address of a user, or the domain's administrator has not delegated the scope gmail.readonly to MAILYARD_DELEGATION_SERVICE_ACCOUNT")
+		return errors.New("the service account may not act for this address: it is not the primary address of a user, or the domain's administrator has not delegated the scope gmail.readonly (and gmail.send, for the digests' sender) to MAILYARD_DELEGATION_SERVICE_ACCOUNT")
 	}
 	return err
 }

@@ -12,7 +12,7 @@ import (
 func accountLinkCommand(t *tool) *cobra.Command {
 	var owner, returnTo string
 	var expires time.Duration
-	var asJSON bool
+	var sender, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "link --owner O",
 		Short: "Print a link by which a mailbox's owner links it in a browser",
@@ -30,7 +30,7 @@ func accountLinkCommand(t *tool) *cobra.Command {
 				return misused("--expires must be more than 0 and at most %v", ticket.Longest)
 			}
 			end := t.now().Add(expires)
-			link, err := t.app.ConnectLink(ticket.Ticket{Owner: owner, ReturnTo: returnTo, ExpiresAt: end})
+			link, err := t.app.ConnectLink(ticket.Ticket{Owner: owner, ReturnTo: returnTo, Sender: sender, ExpiresAt: end})
 			if err != nil {
 				return err
 			}
@@ -43,6 +43,7 @@ func accountLinkCommand(t *tool) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&owner, "owner", "", "whose account it is to be, as the app names its users")
 	cmd.Flags().StringVar(&returnTo, "return-to", "", "where the person goes in the end: a URL of an origin in MAILYARD_CONNECT_ORIGINS")
+	cmd.Flags().BoolVar(&sender, "sender", false, "it is for MAILYARD_DIGEST_SENDER, which is asked for the permission to send mail, too")
 	cmd.Flags().DurationVar(&expires, "expires", 15*time.Minute, "how long the link is good for")
 	jsonFlag(cmd, &asJSON)
 	return cmd

@@ -38,7 +38,7 @@ func (a *App) connect(ctx context.Context) (http.HandlerFunc, error) {
 	}
 	connector := mailbox.NewConnector(mailbox.ConnectPorts{
 		Tickets: tickets, MayReturnTo: c.MayReturnTo, Connects: db,
-		Consent: gmailapi.NewConsent(c, c.PublicURL+connectPath), Linker: linker, Now: a.now,
+		Consent: gmailapi.NewConsent(c, c.PublicURL+connectPath), Linker: linker, Sender: c.DigestSender, Now: a.now,
 	})
 	return mailbox.ConnectPage(connector, c.PublicURL, a.logVisit(c.Project)), nil
 }
@@ -71,6 +71,9 @@ func (a *App) ConnectLink(t ticket.Ticket) (string, error) {
 	}
 	if t.ReturnTo != "" && !c.MayReturnTo(t.ReturnTo) {
 		return "", errors.New("nobody may be sent back there; write its origin, as https://app.example.com, into MAILYARD_CONNECT_ORIGINS, here and for the function Connect")
+	}
+	if t.Sender && c.DigestSender == "" {
+		return "", errors.New("MAILYARD_DIGEST_SENDER is not set; write the address of the mailbox that is to send the digests, here and for the function Connect")
 	}
 	signer, err := ticket.NewSigner(c.ConnectKey, a.now)
 	if err != nil {

@@ -274,7 +274,7 @@ func TestConnectRefusesStates(t *testing.T) {
 	// The ticket is not spent by what linked nothing.
 	link := linkFor(t, y, "u-17", "")
 	kim.open(kim.consent(link, "kim@example.com", "deny")).check(t, 200, "You did not allow it")
-	kim.open(kim.consent(link, "kim@example.com", "allow_nothing")).check(t, 403, "left out the permission")
+	kim.open(kim.consent(link, "kim@example.com", "allow_nothing")).check(t, 403, "left out a permission")
 	box, _ := y.Gmail.Mailbox("kim@example.com")
 	box.WithholdRefreshTokens(true)
 	kim.open(kim.consent(link, "kim@example.com", "allow")).check(t, 502, "for an hour only")

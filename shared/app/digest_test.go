@@ -15,6 +15,7 @@ import (
 	"mailyard.internal/mailyard/shared/gmailsim"
 	"mailyard.internal/mailyard/shared/mail"
 	"mailyard.internal/mailyard/shared/mailing"
+	"mailyard.internal/mailyard/shared/ticket"
 )
 
 // digestYard is a Yard whose digests can be sent, with one mailbox to tell about.
@@ -266,4 +267,33 @@ func TestUnsubscribe(t *testing.T) {
 	if run.Counts.Filtered != 1 || y.SentTo()["daily@example.com"] != 1 {
 		t.Errorf("after unsubscribing: %+v, %v", run.Counts, y.SentTo())
 	}
+}
+
+// The digests' sender alone is asked for the permission to send, and no other mailbox is linked so.
+func TestConnectDigestSender(t *testing.T) {
+	t.Parallel()
+	y := apptest.New(t, apptest.Options{})
+	addMailbox(t, y, apptest.DigestSender, "refresh")
+	addMailbox(t, y, "kim@example.com", "refresh-kim")
+	link := func(sender bool) string {
+		t.Helper()
+		link, err := y.App.ConnectLink(ticket.Ticket{Owner: "u-17", Sender: sender, ExpiresAt: y.Clock.Now().Add(time.Minute)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return link
+	}
+	const send = "gmail.send"
+	if to := newBrowser(t).open(link(false)).to; strings.Contains(to, send) {
+		t.Errorf("everybody is asked for the permission to send: %s", to)
+	}
+	if to := newBrowser(t).open(link(true)).to; !strings.Contains(to, send) {
+		t.Errorf("the sender is not asked for the permission to send: %s", to)
+	}
+	b := newBrowser(t)
+	b.open(b.consent(link(true), "kim@example.com", "allow")).check(t, 403, "This is another mailbox")
+	nothingLinked(t, y, "another mailbox than the sender's")
+	b = newBrowser(t)
+	b.open(b.consent(link(true), apptest.DigestSender, "allow")).check(t, 200, "Your mailbox is linked")
+	y.Account(mail.AccountID("u-17", apptest.DigestSender))
 }

@@ -268,7 +268,7 @@ func startKillable(t *testing.T, y *apptest.Yard, listener net.Listener) *killab
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "instance")
 	// Without the race detector: what is raced here is the end of the process.
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./shared/apptest/instance")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./scripts/local/instance")
 	build.Dir = moduleRoot
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the instance: %v\n%s", err, out)

@@ -19,6 +19,7 @@ import (
 	"mailyard.internal/mailyard/shared/gmailsim"
 	"mailyard.internal/mailyard/shared/lane"
 	"mailyard.internal/mailyard/shared/mail"
+	"mailyard.internal/mailyard/shared/mailing"
 )
 
 // quiet is more than unlinking waits for what was in flight.
@@ -109,12 +110,17 @@ func TestUnlink(t *testing.T) {
 	if len(y.Entries()) == 0 {
 		t.Fatal("nothing has failed")
 	}
+	// A subscriber, and a mailing that nobody can send.
+	y.Subscribe(mailing.Subscription{Account: account.ID, Email: "kim@example.com"})
+	y.Digest(y.Clock.Now())
+	y.Settle()
 
 	removed, err := unlink(t, y, account.ID, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if removed["messages"] < 40 || removed["failures"] == 0 || removed["resyncs"] == 0 || removed["listed"] != 2 || removed["labels"] != 1 {
+	if removed["messages"] < 40 || removed["failures"] == 0 || removed["resyncs"] == 0 || removed["listed"] != 2 || removed["labels"] != 1 ||
+		removed["subscribers"] != 1 || removed["mailings"] != 1 {
 		t.Errorf("removed %v", removed)
 	}
 	assertGone(t, y, account.ID)

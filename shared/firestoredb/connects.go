@@ -28,6 +28,7 @@ func encodeConnect(c mail.Connect) fields {
 		"ticketExpiresAt": c.TicketExpiresAt, "expiresAt": c.ExpiresAt, "expireAt": c.ExpiresAt.Add(keepConnects),
 	}
 	f.set("returnTo", c.ReturnTo)
+	f.set("sender", c.Sender)
 	f.set("usedBy", c.UsedBy)
 	return f
 }
@@ -47,7 +48,7 @@ func (db *DB) Connect(ctx context.Context, id string) (mail.Connect, bool, error
 	return mail.Connect{
 		ID: snapshot.Ref.ID, Owner: f.text("owner"), Browser: f.text("browser"), ReturnTo: f.text("returnTo"),
 		Ticket: f.text("ticket"), TicketExpiresAt: f.moment("ticketExpiresAt"), ExpiresAt: f.moment("expiresAt"),
-		UsedBy: f.text("usedBy"), Version: snapshot.UpdateTime,
+		Sender: f.flag("sender"), UsedBy: f.text("usedBy"), Version: snapshot.UpdateTime,
 	}, true, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,15 +37,18 @@ func NewConsent(c Config, redirectURL string) *Consent {
 	return &Consent{config, c.OAuthRevokeURL}
 }
 
-// Page is the consent page's URL. It always asks: Google gives a refresh token only to who asks anew.
-func (c *Consent) Page(state, verifier string) string {
-	return c.config.AuthCodeURL(state, oauth2.AccessTypeOffline, oauth2.ApprovalForce, oauth2.S256ChallengeOption(verifier))
+// Page is the consent page's URL; of the digests' sender it asks for the permission to send, too. It always
+// asks: Google gives a refresh token only to who asks anew.
+func (c *Consent) Page(state, verifier string, sender bool) string {
+	config := c.config
+	config.Scopes = scopes(sender)
+	return config.AuthCodeURL(state, oauth2.AccessTypeOffline, oauth2.ApprovalForce, oauth2.S256ChallengeOption(verifier))
 }
 
 // RefreshToken exchanges the code that the person came back with. A code that was used before or is too
-// old is a fault.CodeSpent; a consent without the permission to read mail a fault.NotPermitted, and one
-// for an hour and no longer a fault.NotLasting.
-func (c *Consent) RefreshToken(ctx context.Context, code, verifier string) (string, error) {
+// old is a fault.CodeSpent; a consent without the permission to read mail, or of a sender to send it, a
+// fault.NotPermitted, and one for an hour and no longer a fault.NotLasting.
+func (c *Consent) RefreshToken(ctx context.Context, code, verifier string, sender bool) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	answer, err := c.config.Exchange(ctx, code, oauth2.VerifierOption(verifier))
@@ -54,10 +58,11 @@ func (c *Consent) RefreshToken(ctx context.Context, code, verifier string) (stri
 		}
 		return "", fault.Transient(fault.TokenUnavailable, fmt.Errorf("exchange the code: %w", err))
 	}
-	scopes, told := answer.Extra("scope").(string)
+	given, told := answer.Extra("scope").(string)
+	missing := slices.ContainsFunc(scopes(sender), func(scope string) bool { return !slices.Contains(strings.Fields(given), scope) })
 	switch {
-	case told && !strings.Contains(" "+scopes+" ", " "+ReadOnly+" "):
-		return "", fault.Permanent(fault.NotPermitted, errors.New("the permission to read mail was not given"))
+	case told && missing:
+		return "", fault.Permanent(fault.NotPermitted, errors.New("a permission was not given"))
 	case answer.RefreshToken == "":
 		return "", fault.Permanent(fault.NotLasting, errors.New("no refresh token was given"))
 	}

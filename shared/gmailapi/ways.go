@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/oauth2"
@@ -17,6 +18,14 @@ import (
 
 // ReadOnly is the one scope that mailboxes are read with.
 const ReadOnly = "https://www.googleapis.com/auth/gmail.readonly"
+
+// scopes are what a mailbox is called with: the digests' sender sends, too, and no other.
+func scopes(sender bool) []string {
+	if sender {
+		return []string{ReadOnly, SendScope}
+	}
+	return []string{ReadOnly}
+}
 
 // A way is how credentials of one kind get access tokens.
 type way interface {
@@ -32,7 +41,7 @@ var errGrantLost = errors.New("the grant is revoked or expired")
 func ways(c Config, sign signer, now func() time.Time) map[mail.CredentialKind]way {
 	return map[mail.CredentialKind]way{
 		mail.CredentialOAuth:     granted{consentConfig(c)},
-		mail.CredentialDelegated: delegated{c.DelegationServiceAccount, c.OAuthTokenURL, sign, now},
+		mail.CredentialDelegated: delegated{c.DelegationServiceAccount, c.OAuthTokenURL, c.DigestSender, sign, now},
 	}
 }
 
@@ -54,6 +63,7 @@ type signer func(ctx context.Context, serviceAccount, claims string) (string, er
 // users. The secret is the mailbox's address. No key is kept anywhere: Google signs.
 type delegated struct {
 	serviceAccount, tokenURL string
+	sender                   string // the digests'
 	sign                     signer
 	now                      func() time.Time
 }
@@ -68,8 +78,9 @@ func (d delegated) token(ctx context.Context, address string) (accessToken, stri
 		return accessToken{}, "", errors.New("MAILYARD_DELEGATION_SERVICE_ACCOUNT is not set; write the service account to which the domain has delegated its mailboxes")
 	}
 	issued := d.now()
+	sender := d.sender != "" && mail.NormalizeAddress(address) == mail.NormalizeAddress(d.sender)
 	claims, err := json.Marshal(map[string]any{
-		"iss": d.serviceAccount, "sub": address, "scope": ReadOnly, "aud": d.tokenURL,
+		"iss": d.serviceAccount, "sub": address, "scope": strings.Join(scopes(sender), " "), "aud": d.tokenURL,
 		"iat": issued.Unix(), "exp": issued.Add(assertionLife).Unix(),
 	})
 	if err != nil {

@@ -72,7 +72,7 @@ func (s *Sim) assert(form url.Values) (tokenAnswer, *oauthError) {
 	defer s.mu.Unlock()
 	box := s.boxes[normalise(claims.Sub)]
 	switch {
-	case !slices.Contains(s.delegated[claims.Iss], domain), claims.Scope != readOnly:
+	case !slices.Contains(s.delegated[claims.Iss], domain), !slices.Contains(strings.Fields(claims.Scope), readOnly):
 		return tokenAnswer{}, &oauthError{"unauthorized_client", "Client is unauthorized to retrieve access tokens using this method, or client not authorized for any of the scopes requested."}
 	case box == nil:
 		return tokenAnswer{}, &oauthError{"invalid_grant", "Invalid email or User ID"}

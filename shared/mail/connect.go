@@ -9,6 +9,7 @@ type Connect struct {
 	Browser  string // a digest of the cookie of the browser that set out
 	Owner    string // whose account it is to be, as the ticket says
 	ReturnTo string // where the person goes in the end; empty for nowhere
+	Sender   bool   // whether it is to be the digests' sender
 	// Ticket is a digest of the ticket's nonce, by which a ticket is spent once.
 	Ticket string
 	// TicketExpiresAt is when the ticket is refused anyway.

@@ -4,7 +4,7 @@
 // any language can make one with a library it has:
 //
 //	{"aud": "mailyard-connect", "sub": "<owner>", "jti": "<nonce>", "exp": <Unix time>,
-//	 "return_to": "<URL, or left out>"}
+//	 "return_to": "<URL, or left out>", "sender": <true for the digests' sender, or left out>}
 //
 // The audience keeps it apart from whatever else the key signs. Anyone can read a ticket, as it stands
 // in a URL: the owner must be an id and not an address. Whether a nonce has been used before is for who
@@ -35,6 +35,7 @@ const (
 type Ticket struct {
 	Owner     string // whose account it is to be, as the app names its users
 	ReturnTo  string // the URL where the person goes in the end; empty for nowhere
+	Sender    bool   // the mailbox is to be the digests' sender: its owner is asked for the right to send, too
 	Nonce     string // by which the ticket is used once; empty has [Signer.Sign] make one
 	ExpiresAt time.Time
 }
@@ -62,6 +63,7 @@ func NewSigner(key string, now func() time.Time) (*Signer, error) {
 
 type claims struct {
 	ReturnTo string `json:"return_to,omitempty"`
+	Sender   bool   `json:"sender,omitempty"`
 	jwt.RegisteredClaims
 }
 
@@ -78,7 +80,7 @@ func (s *Signer) Sign(t Ticket) (string, error) {
 	if t.Nonce == "" {
 		t.Nonce = rand.Text()
 	}
-	token := jwt.NewWithClaims(jwt.SigningMethodHS256, claims{t.ReturnTo, jwt.RegisteredClaims{
+	token := jwt.NewWithClaims(jwt.SigningMethodHS256, claims{t.ReturnTo, t.Sender, jwt.RegisteredClaims{
 		Audience: jwt.ClaimStrings{audience}, Subject: t.Owner, ID: t.Nonce, ExpiresAt: jwt.NewNumericDate(t.ExpiresAt),
 	}})
 	return token.SignedString(s.key)
@@ -100,7 +102,7 @@ func (s *Signer) Open(text string) (Ticket, error) {
 	case err != nil && !late, c.Subject == "", c.ID == "", c.ExpiresAt == nil, c.ExpiresAt.Time.Sub(s.now()) > Longest:
 		return Ticket{}, ErrForged
 	}
-	t := Ticket{c.Subject, c.ReturnTo, c.ID, c.ExpiresAt.Time}
+	t := Ticket{c.Subject, c.ReturnTo, c.Sender, c.ID, c.ExpiresAt.Time}
 	if late {
 		return t, ErrExpired
 	}

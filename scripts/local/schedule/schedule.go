@@ -54,13 +54,14 @@ func Run(ctx context.Context, jobs []Job, o Options) {
 			due := time.NewTicker(job.Interval)
 			defer due.Stop()
 			for {
+				var at time.Time
 				select {
 				case <-ctx.Done():
 					return
-				case <-due.C:
+				case at = <-due.C:
 				}
 				begin := time.Now()
-				status, err := call(ctx, client, job, o)
+				status, err := call(ctx, client, job, at, o)
 				if ctx.Err() == nil && o.Observe != nil {
 					o.Observe(Call{EntryPoint: job.EntryPoint, Status: status, Err: err, Duration: time.Since(begin)})
 				}
@@ -70,7 +71,7 @@ func Run(ctx context.Context, jobs []Job, o Options) {
 	wg.Wait()
 }
 
-func call(ctx context.Context, client *http.Client, job Job, o Options) (int, error) {
+func call(ctx context.Context, client *http.Client, job Job, at time.Time, o Options) (int, error) {
 	timeout := job.Timeout
 	if timeout == 0 {
 		timeout = 3 * time.Minute
@@ -84,6 +85,7 @@ func call(ctx context.Context, client *http.Client, job Job, o Options) (int, er
 	}
 	request.Header.Set("User-Agent", "Google-Cloud-Scheduler")
 	request.Header.Set("X-Cloudscheduler", "true")
+	request.Header.Set("X-Cloudscheduler-Scheduletime", at.UTC().Format(time.RFC3339))
 	if o.Token != nil {
 		token, err := o.Token(url)
 		if err != nil {

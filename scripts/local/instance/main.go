@@ -1,6 +1,7 @@
-// Command instance is one instance of every function, for tests that end it at any moment. It serves on
-// the listener that it is started with, as its file 3, reads its environment as the functions do, and
-// ends with its parent.
+// Command instance is one instance of every function, for tests that end it at any moment and for
+// benchmarks. It reads its environment as the functions do, and differs from what is deployed by its
+// flags alone: a sender that is not Gmail need not be waited for. It serves on an address, or on the
+// listener that it is started with as its file 3.
 package main
 
 import (
@@ -16,7 +17,6 @@ import (
 	"time"
 
 	"mailyard.internal/mailyard/shared/app"
-	"mailyard.internal/mailyard/shared/apptest"
 )
 
 func main() {
@@ -25,10 +25,11 @@ func main() {
 	patience := flag.Duration("send-timeout", time.Second, "how long a send may take")
 	refused := flag.Float64("refused", 0, "the share of connections to Gmail that are refused")
 	seed := flag.Uint64("seed", 0, "decides which ones")
+	address := flag.String("listen", "", "where it answers; without it, on file 3")
 	flag.Parse()
 	http.DefaultTransport = &http.Transport{DialContext: dialer(*refused, *seed), MaxIdleConnsPerHost: 10}
 	a := app.New(os.LookupEnv, os.Stderr,
-		app.WithClock(func() time.Time { return time.Now().Add(*ahead) }), app.WithGmailQuota(apptest.NoQuota),
+		app.WithClock(func() time.Time { return time.Now().Add(*ahead) }), app.WithGmailQuota(1e9),
 		app.WithDigestPace(*pace, time.Millisecond), app.WithSendTimeout(*patience))
 	entryPoints, err := a.EntryPoints()
 	if err != nil {
@@ -38,7 +39,11 @@ func main() {
 	for _, e := range entryPoints {
 		mux.Handle("/"+e.Name, e.Handler)
 	}
-	listener, err := net.FileListener(os.NewFile(3, "listener"))
+	listen := func() (net.Listener, error) { return net.FileListener(os.NewFile(3, "listener")) }
+	if *address != "" {
+		listen = func() (net.Listener, error) { return net.Listen("tcp", *address) }
+	}
+	listener, err := listen()
 	if err != nil {
 		log.Fatal(err)
 	}
