@@ -37,6 +37,7 @@ var benchmarks = []benchmark{
 	{"redrive", redriveRateKept},
 	{"resync", resyncLarge},
 	{"import", importBesideLive},
+	{"digest", digests},
 }
 
 func main() {

@@ -14,7 +14,7 @@ import (
 func (db *DB) UnreadMessages(ctx context.Context, account string) (int, error) {
 	q := db.accountRef(account).Collection(messagesCollection).Where("unread", "==", true).
 		Where("trashed", "==", false).Where("deleted", "==", false)
-	return db.count(ctx, callTimeout, q, "unread messages of account "+account)
+	return db.count(ctx, batchTimeout, q, "unread messages of account "+account)
 }
 
 // MessagesBetween returns sender and subject of an account's messages between two moments, the newest
@@ -22,7 +22,7 @@ func (db *DB) UnreadMessages(ctx context.Context, account string) (int, error) {
 func (db *DB) MessagesBetween(ctx context.Context, account string, since, until time.Time, limit int) ([]mail.Summary, int, error) {
 	messages := db.accountRef(account).Collection(messagesCollection)
 	q := messages.Where("date", ">", since).Where("date", "<=", until)
-	snapshots, err := db.query(ctx, q.OrderBy("date", firestore.Desc).Limit(limit).Select("from", "subject", "trashed", "deleted"),
+	snapshots, err := db.queryWithin(ctx, batchTimeout, q.OrderBy("date", firestore.Desc).Limit(limit).Select("from", "subject", "trashed", "deleted"),
 		"new messages of account "+account)
 	if err != nil {
 		return nil, 0, err
@@ -36,11 +36,11 @@ func (db *DB) MessagesBetween(ctx context.Context, account string, since, until 
 	if len(snapshots) < limit {
 		return found, len(found), nil
 	}
-	all, err := db.count(ctx, callTimeout, q, "new messages of account "+account)
+	all, err := db.count(ctx, batchTimeout, q, "new messages of account "+account)
 	return found, all, err
 }
 
 // UnresolvedEntries counts an account's entries that are neither applied nor discarded.
 func (db *DB) UnresolvedEntries(ctx context.Context, account string) (int, error) {
-	return db.count(ctx, callTimeout, db.chosen(EntryFilter{Account: account, States: unresolved}), "open failures of account "+account)
+	return db.count(ctx, batchTimeout, db.chosen(EntryFilter{Account: account, States: unresolved}), "open failures of account "+account)
 }
