@@ -297,3 +297,34 @@ func TestConnectDigestSender(t *testing.T) {
 	b.open(b.consent(link(true), apptest.DigestSender, "allow")).check(t, 200, "Your mailbox is linked")
 	y.Account(mail.AccountID("u-17", apptest.DigestSender))
 }
+
+// The day is that of the schedule's own time in the declared zone, however late the call comes.
+func TestDigestDay(t *testing.T) {
+	t.Parallel()
+	const name = "Pacific/Kiritimati" // 14 hours ahead of UTC
+	zone, err := time.LoadLocation(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	y := apptest.New(t, apptest.Options{Env: map[string]string{"MAILYARD_DIGEST_ZONE": name}})
+	scheduled := y.Clock.Now()
+	y.Clock.Advance(24 * time.Hour) // the first call failed, and its retry comes after midnight
+	day, late := mailing.DayOf(scheduled, zone), mailing.DayOf(y.Clock.Now(), zone)
+	there := func(day mailing.Day) bool {
+		t.Helper()
+		_, found, err := y.DB.Run(t.Context(), day)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return found
+	}
+	y.Digest(scheduled)
+	if !there(day) || there(late) {
+		t.Errorf("the retry of %s made the run of that day: %v, of %s: %v", day, there(day), late, there(late))
+	}
+	// A moment that cannot be is not believed.
+	y.Digest(scheduled.AddDate(1, 0, 0))
+	if !there(late) || there(mailing.DayOf(scheduled.AddDate(1, 0, 0), zone)) {
+		t.Error("a schedule's time in a year was believed")
+	}
+}
