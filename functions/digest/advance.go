@@ -11,7 +11,7 @@ import (
 // advance moves the subscribers of one chunk of mailings on, each in one commit with its mailing.
 func (w *Worker) advance(ctx context.Context, r mailing.Run) (func(*mailing.Run), error) {
 	for range maxWrites {
-		chunk, err := w.Mailings.MailingsAwaiting(ctx, r.Day, mailing.AwaitsAdvance, r.After, chunkSize)
+		chunk, err := w.Mailings.MailingsAwaiting(ctx, r.Day, mailing.AwaitsAdvance, r.After, w.Chunk)
 		if err != nil {
 			return nil, err
 		}

@@ -77,8 +77,8 @@ type announcer interface {
 }
 
 const (
-	// chunkSize is how many subscribers or mailings one step works on.
-	chunkSize = 100
+	// ChunkSize is how many subscribers or mailings one step works on.
+	ChunkSize = 100
 	// batchSize is how many mailings are claimed together: so many at most are left uncertain by the end
 	// of a process.
 	batchSize = 20

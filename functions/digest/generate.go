@@ -22,7 +22,7 @@ const (
 // generate makes the mailings of one page of subscribers. A page that is done twice makes each mailing
 // once, as it has one id, and counts each once, as the counts go with the place in one write.
 func (w *Worker) generate(ctx context.Context, r mailing.Run) (func(*mailing.Run), error) {
-	page, err := w.Subscribers.SubscribersAfter(ctx, r.After, chunkSize)
+	page, err := w.Subscribers.SubscribersAfter(ctx, r.After, w.Chunk)
 	if err != nil {
 		return nil, err
 	}

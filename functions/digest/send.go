@@ -35,7 +35,7 @@ const (
 
 // send sends one chunk, batch by batch.
 func (w *Worker) send(ctx context.Context, r mailing.Run) (mailing.Run, func(*mailing.Run), error) {
-	chunk, err := w.Mailings.MailingsAwaiting(ctx, r.Day, mailing.AwaitsSend, r.After, chunkSize)
+	chunk, err := w.Mailings.MailingsAwaiting(ctx, r.Day, mailing.AwaitsSend, r.After, w.Chunk)
 	if err != nil {
 		return r, nil, err
 	}

@@ -28,7 +28,10 @@ type Ports struct {
 	Zone        *time.Location
 	// Pace is the time between two sends, and Backoff the first pause before a send is tried again.
 	Pace, Backoff time.Duration
-	Now           func() time.Time
+	// Chunk is how many subscribers or mailings a step works on: ChunkSize, but where a query costs more
+	// than what it finds.
+	Chunk int
+	Now   func() time.Time
 }
 
 // A Worker carries runs out, a step at a time. One worker is at a run at a time, and one run at a time is

@@ -20,6 +20,7 @@ import (
 
 	"mailyard.internal/mailyard/functions/apply"
 	"mailyard.internal/mailyard/functions/deadletter"
+	"mailyard.internal/mailyard/functions/digest"
 	"mailyard.internal/mailyard/functions/ingest"
 	"mailyard.internal/mailyard/functions/mailbox"
 	"mailyard.internal/mailyard/shared/config"
@@ -43,6 +44,7 @@ type App struct {
 	calls  []gmailapi.Option
 
 	digestPace, digestBackoff time.Duration
+	digestChunk               int
 
 	all       func() (*lane.Catalogue, error) // with every optional lane
 	catalogue func() (*lane.Catalogue, error) // with those that are on
@@ -97,7 +99,7 @@ func New(lookup config.Lookup, log io.Writer, options ...Option) *App {
 		config: sync.OnceValues(func() (config.Config, error) { return config.Load(lookup) }),
 		all:    sync.OnceValues(lane.All),
 
-		digestPace: digestPace, digestBackoff: digestBackoff,
+		digestPace: digestPace, digestBackoff: digestBackoff, digestChunk: digest.ChunkSize,
 	}
 	for _, option := range options {
 		option(a)

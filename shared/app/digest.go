@@ -39,6 +39,10 @@ func WithDigestPace(pace, backoff time.Duration) Option {
 	return func(a *App) { a.digestPace, a.digestBackoff = pace, backoff }
 }
 
+// WithDigestChunk sets how many subscribers or mailings a digest's step works on, for a database that
+// reads whole collections for each query, as the emulator does.
+func WithDigestChunk(n int) Option { return func(a *App) { a.digestChunk = n } }
+
 // digest starts the run of a schedule's day.
 func (a *App) digest(ctx context.Context) (http.HandlerFunc, error) {
 	p, err := a.parts(ctx)
@@ -93,7 +97,7 @@ func (a *App) digestSend(ctx context.Context) (http.HandlerFunc, error) {
 		Runs: p.db, Subscribers: p.db, Mailings: p.db, Mirror: p.db,
 		Sender: &digestSender{address: c.DigestSender, accounts: p.db, gmail: gmail}, Composer: digest.NewComposer(c.DigestSender, link, a.now),
 		Publisher: p.bus, Announcer: a.announcer(), Reported: a.logReport, Unannounced: a.logUnannounced,
-		Zone: c.DigestZone, Pace: a.digestPace, Backoff: a.digestBackoff, Now: a.now,
+		Zone: c.DigestZone, Pace: a.digestPace, Backoff: a.digestBackoff, Chunk: a.digestChunk, Now: a.now,
 	})
 	return p.server.Push(lane.DigestSendRoute, func(m delivery.Message) (ledger.Subject, delivery.Work, error) {
 		request, err := mailing.DecodeRequest(m.Data)

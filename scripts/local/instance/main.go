@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"mailyard.internal/mailyard/functions/digest"
 	"mailyard.internal/mailyard/shared/app"
 )
 
@@ -23,6 +24,7 @@ func main() {
 	ahead := flag.Duration("ahead", 0, "how far its clock is ahead")
 	pace := flag.Duration("pace", 0, "time between two sends of a digest")
 	patience := flag.Duration("send-timeout", time.Second, "how long a send may take")
+	chunk := flag.Int("chunk", digest.ChunkSize, "how many subscribers or mailings a step of a digest works on")
 	refused := flag.Float64("refused", 0, "the share of connections to Gmail that are refused")
 	seed := flag.Uint64("seed", 0, "decides which ones")
 	address := flag.String("listen", "", "where it answers; without it, on file 3")
@@ -30,7 +32,7 @@ func main() {
 	http.DefaultTransport = &http.Transport{DialContext: dialer(*refused, *seed), MaxIdleConnsPerHost: 10}
 	a := app.New(os.LookupEnv, os.Stderr,
 		app.WithClock(func() time.Time { return time.Now().Add(*ahead) }), app.WithGmailQuota(1e9),
-		app.WithDigestPace(*pace, time.Millisecond), app.WithSendTimeout(*patience))
+		app.WithDigestPace(*pace, time.Millisecond), app.WithDigestChunk(*chunk), app.WithSendTimeout(*patience))
 	entryPoints, err := a.EntryPoints()
 	if err != nil {
 		log.Fatal(err)
