@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 	"time"
@@ -22,7 +21,7 @@ type keepStore interface {
 }
 
 // A Keeper looks after runs that stopped on their way, or that waited, and after mailings whose outcome
-// has not been known for an hour. It is called once a minute.
+// has not been known for an hour. Both are called once a minute.
 type Keeper struct {
 	store     keepStore
 	publisher publisher
@@ -38,14 +37,8 @@ func NewKeeper(s keepStore, p publisher, a announcer, now func() time.Time) *Kee
 // tellAtOnce bounds how many mailings one call tells of; the rest is a minute later.
 const tellAtOnce = 200
 
-// Run does what is due and returns counts for the log.
-func (k *Keeper) Run(ctx context.Context) ([]slog.Attr, error) {
-	resumed, err1 := k.resume(ctx)
-	told, err2 := k.tell(ctx)
-	return []slog.Attr{slog.Int("digest_runs_resumed", resumed), slog.Int("uncertain_mailings_told", told)}, errors.Join(err1, err2)
-}
-
-func (k *Keeper) resume(ctx context.Context) (int, error) {
+// Resume asks for the next step of runs that stopped on their way, or that waited.
+func (k *Keeper) Resume(ctx context.Context) (int, error) {
 	runs, err := k.store.RunsDue(ctx, k.now())
 	if err != nil {
 		return 0, fmt.Errorf("find the runs to go on with: %w", err)
@@ -57,9 +50,9 @@ func (k *Keeper) resume(ctx context.Context) (int, error) {
 	return len(runs), errors.Join(errs...)
 }
 
-// tell tells once of each mailing, all of them together. Told first and noted after, so that a crash tells
+// Tell tells once of each mailing, all of them together. Told first and noted after, so that a crash tells
 // twice and never not at all.
-func (k *Keeper) tell(ctx context.Context) (int, error) {
+func (k *Keeper) Tell(ctx context.Context) (int, error) {
 	uncertain, err := k.store.MailingsToTell(ctx, k.now(), tellAtOnce)
 	if err != nil || len(uncertain) == 0 {
 		return 0, err

@@ -240,20 +240,19 @@ func (a *App) tick(ctx context.Context) (http.HandlerFunc, error) {
 	if err != nil {
 		return nil, err
 	}
-	chores, err := a.letterChores(ctx, p)
+	letters, err := a.letterChores(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	digests, err := a.digestChores(p.stores)
 	if err != nil {
 		return nil, err
 	}
 	tick := mailbox.NewTick(mailbox.TickPorts{
 		Catalogue: p.catalogue, Due: p.db, Lister: lister, Publisher: p.bus, Deferrals: p.db,
-		Returner: a.redriver(p.stores), Resyncs: a.resyncs(p.stores), Renew: renew, Chores: chores, Now: a.now,
+		Returner: a.redriver(p.stores), Resyncs: a.resyncs(p.stores), Renew: renew, Chores: append(letters, digests...), Now: a.now,
 	})
-	digests := a.digestKeeper(p.stores)
-	return p.server.Scheduled("Tick", tickTimeout, func(ctx context.Context) ([]slog.Attr, error) {
-		counts, err := tick.Run(ctx)
-		more, digestErr := digests.Run(ctx)
-		return append(counts, more...), errors.Join(err, digestErr)
-	}), nil
+	return p.server.Scheduled("Tick", tickTimeout, tick.Run), nil
 }
 
 // stores are what is kept and what is published.

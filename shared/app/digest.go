@@ -2,6 +2,8 @@ package app
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,7 +12,9 @@ import (
 	"strings"
 	"time"
 
+	"mailyard.internal/mailyard/functions/alerts"
 	"mailyard.internal/mailyard/functions/digest"
+	"mailyard.internal/mailyard/functions/mailbox"
 	"mailyard.internal/mailyard/shared/config"
 	"mailyard.internal/mailyard/shared/delivery"
 	"mailyard.internal/mailyard/shared/fault"
@@ -93,10 +97,14 @@ func (a *App) digestSend(ctx context.Context) (http.HandlerFunc, error) {
 	if err != nil {
 		return nil, err
 	}
+	announcer, err := a.announcer(p.stores)
+	if err != nil {
+		return nil, err
+	}
 	worker := digest.NewWorker(digest.Ports{
 		Runs: p.db, Subscribers: p.db, Mailings: p.db, Mirror: p.db,
 		Sender: &digestSender{address: c.DigestSender, accounts: p.db, gmail: gmail}, Composer: digest.NewComposer(c.DigestSender, link, a.now),
-		Publisher: p.bus, Announcer: a.announcer(), Reported: a.logReport, Unannounced: a.logUnannounced,
+		Publisher: p.bus, Announcer: announcer, Reported: a.logReport, Unannounced: a.logUnannounced,
 		Zone: c.DigestZone, Pace: a.digestPace, Backoff: a.digestBackoff, Chunk: a.digestChunk, Now: a.now,
 	})
 	return p.server.Push(lane.DigestSendRoute, func(m delivery.Message) (ledger.Subject, delivery.Work, error) {
@@ -134,21 +142,23 @@ func (a *App) unsubscribe(ctx context.Context) (http.HandlerFunc, error) {
 	return digest.UnsubscribePage(digest.NewUnsubscriber(signer, db, a.now), https, a.logUnsubscribe(c.Project)), nil
 }
 
-// announcer tells people. Until the alert webhook is connected here, nobody is told, and the log alone
-// says it.
-func (a *App) announcer() announcer { return logged{a.log} }
-
-type announcer interface {
-	Announce(ctx context.Context, title string, lines ...string) error
+// An announcer tells people of digests: in the log, and through the webhook where there is one.
+type announcer struct {
+	log    *slog.Logger
+	teller *alerts.Teller
 }
 
-type logged struct{ log *slog.Logger }
+func (a *App) announcer(s stores) (announcer, error) {
+	teller, err := a.teller(s)
+	return announcer{a.log, teller}, err
+}
 
-// Announce writes what people are to be told to the log.
-func (l logged) Announce(ctx context.Context, title string, lines ...string) error {
-	l.log.LogAttrs(ctx, slog.LevelWarn, title, slog.String("lines", strings.Join(lines, "; ")),
+// Announce tells people. The same words are told once a day.
+func (a announcer) Announce(ctx context.Context, title string, lines ...string) error {
+	a.log.LogAttrs(ctx, slog.LevelWarn, title, slog.String("lines", strings.Join(lines, "; ")),
 		gcplog.Labels("consumer", "DigestSend", "lane", "", "outcome", "announced", "code", ""))
-	return nil
+	words := sha256.Sum256([]byte(strings.Join(append([]string{title}, lines...), "\x00")))
+	return a.teller.Notice(ctx, "digest-"+hex.EncodeToString(words[:8]), title, lines...)
 }
 
 func (a *App) logUnannounced(err error) {
@@ -213,6 +223,16 @@ func (a *App) DigestResolver(ctx context.Context) (*digest.Resolver, error) {
 	return digest.NewResolver(s.db, s.bus, a.now), nil
 }
 
-func (a *App) digestKeeper(s stores) *digest.Keeper {
-	return digest.NewKeeper(s.db, s.bus, a.announcer(), a.now)
+// digestChores are what Tick does about digests: it goes on with runs that stopped on their way, and tells
+// of mailings whose outcome is not known.
+func (a *App) digestChores(s stores) ([]mailbox.Chore, error) {
+	announcer, err := a.announcer(s)
+	if err != nil {
+		return nil, err
+	}
+	keeper := digest.NewKeeper(s.db, s.bus, announcer, a.now)
+	return []mailbox.Chore{
+		{Counts: "digest_runs_resumed", Do: keeper.Resume},
+		{Counts: "uncertain_mailings_told", Do: keeper.Tell},
+	}, nil
 }

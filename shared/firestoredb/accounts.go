@@ -92,7 +92,7 @@ func (db *DB) AccountsAfter(ctx context.Context, after string, limit int) ([]mai
 
 // CountAccounts counts the accounts of a status.
 func (db *DB) CountAccounts(ctx context.Context, status mail.Status) (int, error) {
-	return db.count(ctx, db.client.Collection("accounts").Where("status", "==", string(status)), "accounts")
+	return db.count(ctx, callTimeout, db.client.Collection("accounts").Where("status", "==", string(status)), "accounts")
 }
 
 // AccountsToRecheck returns accounts whose RecheckAt has come, earliest first.

@@ -189,8 +189,8 @@ func (db *DB) queryWithin(ctx context.Context, limit time.Duration, q firestore.
 }
 
 // count counts what a query finds, at a thousandth of what reading it costs.
-func (db *DB) count(ctx context.Context, q firestore.Query, what string) (int, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+func (db *DB) count(ctx context.Context, limit time.Duration, q firestore.Query, what string) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	result, err := q.NewAggregationQuery().WithCount("n").Get(ctx)
 	if err != nil {

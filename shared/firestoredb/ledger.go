@@ -318,7 +318,7 @@ func (db *DB) CountDead(ctx context.Context, fingerprint string, after, until ti
 	if !until.IsZero() {
 		q = q.Where("deadAt", "<=", until)
 	}
-	return db.count(ctx, q, "dead letters of "+fingerprint)
+	return db.count(ctx, callTimeout, q, "dead letters of "+fingerprint)
 }
 
 // OldestDead returns the dead letter that has been dead for longest, of a fingerprint, of a consumer, or
@@ -334,7 +334,7 @@ func (db *DB) OldestDead(ctx context.Context, fingerprint, consumer string) (led
 
 // CountOfConsumer counts the entries of a consumer in a state.
 func (db *DB) CountOfConsumer(ctx context.Context, consumer string, state ledger.State) (int, error) {
-	return db.count(ctx, db.client.Collection("failures").Where("consumer", "==", consumer).
+	return db.count(ctx, callTimeout, db.client.Collection("failures").Where("consumer", "==", consumer).
 		Where("state", "==", string(state)), "entries of "+consumer)
 }
 

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"cloud.google.com/go/firestore"
-	"cloud.google.com/go/firestore/apiv1/firestorepb"
 
 	"mailyard.internal/mailyard/shared/mailing"
 )
@@ -219,17 +218,4 @@ func (db *DB) CountMailings(ctx context.Context, run mailing.Day) (mailing.Count
 	}
 	c.Failed = failed - c.Unsubscribed
 	return c, nil
-}
-
-// count counts what a query finds: a read for every thousand.
-func (db *DB) count(ctx context.Context, limit time.Duration, q firestore.Query, what string) (int, error) {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	const all = "all"
-	counted, err := q.NewAggregationQuery().WithCount(all).Get(ctx)
-	if err != nil {
-		return 0, failed(err, "count %s", what)
-	}
-	value, _ := counted[all].(*firestorepb.Value)
-	return int(value.GetIntegerValue()), nil
 }
