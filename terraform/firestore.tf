@@ -24,6 +24,7 @@ locals {
     "failures by fingerprint, state and death"   = { collection = "failures", fields = ["fingerprint", "state", "deadAt"] }
     "failures by consumer, state and death"      = { collection = "failures", fields = ["consumer", "state", "deadAt"] }
     "failures by consumer, state and resolution" = { collection = "failures", fields = ["consumer", "state", "expireAt descending"] }
+    "failures by consumer, state and operation"  = { collection = "failures", fields = ["consumer", "state", "operation"] }
     "failures by lane, state and failure"        = { collection = "failures", fields = ["lane", "state", "lastFailedAt descending"] }
 
     # An inbox app's: the inbox, what is unread in it, a thread, a label.

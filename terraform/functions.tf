@@ -13,7 +13,7 @@ locals {
 
     resync = {
       entry_point = "Resync"
-      publishes   = ["mailbox-resync"]
+      publishes   = ["mailbox-resync", "content"]
       gmail       = true
       memory      = "1Gi" # a whole mailbox's ids at once
     }
@@ -104,7 +104,7 @@ locals {
   lane_functions = {
     for key, l in local.lanes : key => {
       entry_point = l.entryPoint
-      publishes   = ["mailbox-changes", local.content_topic]
+      publishes   = ["mailbox-changes", "content"]
       gmail       = l.effect.kind == "fetch"
     }
   }
@@ -113,6 +113,7 @@ locals {
   content_topic = one([for key, l in local.lanes : "gmail-${key}" if l.effect.kind == "fetch"])
 
   publish_words = {
+    content      = [local.content_topic]
     lanes        = [for key in keys(local.lanes) : local.routes[key].topic]
     routes       = [for r in local.routes : r.topic]
     dead-letters = [for r in local.routes : r.dead_letter_topic]
