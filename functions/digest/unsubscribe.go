@@ -8,6 +8,7 @@ import (
 
 	"mailyard.internal/mailyard/shared/mail"
 	"mailyard.internal/mailyard/shared/mailing"
+	"mailyard.internal/mailyard/shared/notice"
 )
 
 // An Unsubscriber takes subscribers off the digests, who come with the signed token of a mail and need no
@@ -90,7 +91,7 @@ func UnsubscribePage(u *Unsubscriber, https bool, report func(r *http.Request, s
 			return
 		}
 		report(r, subscriber, outcome, err, u.now().Sub(began))
-		writePage(w, https, outcome)
+		notice.Write(w, https, notices[outcome])
 	}
 }
 

@@ -41,6 +41,7 @@ var layers = []layer{
 	{"shared/lane", "is pure: it imports the standard library and mail", []string{"shared/mail"}},
 	{"shared/ledger", "is pure: it imports the standard library, mail and fault", []string{"shared/mail", "shared/fault"}},
 	{"shared/alert", "is pure: it imports the standard library only", nil},
+	{"shared/notice", "is a page for everybody: it imports the standard library only", nil},
 	{"shared/page", "is what pages have in common: it imports the standard library only", nil},
 	{"shared/mailing", "is pure: it imports the standard library and mail", []string{"shared/mail"}},
 	{"shared/config", "reads what it is given: it imports the standard library only", nil},
@@ -75,10 +76,10 @@ var layers = []layer{
 	}},
 
 	{"functions/digest", "is a function, and alone builds mails and paces them", []string{
-		"shared/mail", "shared/mailing", "shared/lane", "shared/fault", "shared/page", "github.com/wneessen/go-mail", "golang.org/x/time/rate",
+		"shared/mail", "shared/mailing", "shared/lane", "shared/fault", "shared/notice", "github.com/wneessen/go-mail", "golang.org/x/time/rate",
 	}},
-	{"functions/...", "is a function: it imports mail, lane, fault, ledger, alert, ticket and page, declares the interfaces it needs, and knows no other function", []string{
-		"shared/mail", "shared/lane", "shared/fault", "shared/ledger", "shared/alert", "shared/ticket", "shared/page", "golang.org/x/time/rate",
+	{"functions/...", "is a function: it imports mail, lane, fault, ledger, alert, ticket, page and notice, declares the interfaces it needs, and knows no other function", []string{
+		"shared/mail", "shared/lane", "shared/fault", "shared/ledger", "shared/alert", "shared/ticket", "shared/page", "shared/notice", "golang.org/x/time/rate",
 	}},
 
 	{"shared/app", "alone wires adapters and functions together, and knows no SDK but the transport's options", []string{

@@ -437,6 +437,19 @@ func TestRedriveTakesLargeDataFromInspect(t *testing.T) {
 	if !sizes[len(large)] || !sizes[len("small")] || len(sizes) != 2 {
 		t.Errorf("published were messages of %v bytes", sizes)
 	}
+	// Until it is done, the letter alone holds the large data; the other one is not needed any more.
+	letter, found, err := operator.Inspector.Find(t.Context(), "gmail-message-read-apply.17")
+	if err != nil || !found || len(letter.Data) != len(large) {
+		t.Errorf("on -inspect there is %d bytes, %t, %v", len(letter.Data), found, err)
+	}
+	for _, e := range y.Entries() {
+		if err := y.DB.Resolve(t.Context(), e.ID, y.Clock.Now()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n, err := operator.Inspector.Tidy(t.Context(), "gmail-message-read"); err != nil || n != 1 {
+		t.Errorf("when all was done %d letters were taken away, %v", n, err)
+	}
 	if left := y.Pull("gmail-message-read-dead-letter-inspect"); len(left) != 0 {
 		t.Errorf("on -inspect there still are %d letters", len(left))
 	}

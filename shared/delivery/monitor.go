@@ -48,12 +48,10 @@ const monitorTimeout = 9 * time.Second
 func (s *Server) letter(body []byte, letters *LetterReader) ledger.Entry {
 	m, err := DecodePush(body)
 	if err != nil {
-		e := ledger.Entry{State: ledger.Dead, Consumer: "DeadLetter"}.Failed(ledger.Failure{
+		return ledger.Entry{ID: "dead-letter-monitor." + digest(body)}.Failed(ledger.Failure{
 			Run: digest(body), Consumer: "DeadLetter", Data: body, At: s.Now(), Revision: s.Revision,
 			Err: fault.Permanent(fault.Malformed, err),
-		})
-		e.ID, e.DeadAt = "dead-letter-monitor."+digest(body), s.Now()
-		return e
+		}).Buried(s.Now())
 	}
 	if m.PublishTime.IsZero() {
 		m.PublishTime = s.Now()
