@@ -212,15 +212,14 @@ func TestRedriveIsKilled(t *testing.T) {
 	ids := thousand(p)
 	tap := p.Tap("gmail-message-read")
 	cmd, out := p.program("dlq", "redrive", "--yes", "--rate", "300")
-	redriving := func() (n int) {
-		for _, e := range p.Entries() {
-			if e.State == ledger.Redriving {
-				n++
-			}
+	redriving := func() int {
+		n, err := p.DB.CountOfConsumer(t.Context(), "MessageRead", ledger.Redriving)
+		if err != nil {
+			t.Fatal(err)
 		}
 		return n
 	}
-	for deadline := time.Now().Add(30 * time.Second); redriving() < 200; {
+	for deadline := time.Now().Add(30 * time.Second); redriving() < 200; time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("the redrive does not begin: %s", out)
 		}

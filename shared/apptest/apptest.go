@@ -333,9 +333,17 @@ func (y *Yard) AssertMirror(account string, box *gmailsim.Mailbox) {
 // Entries reads the ledger.
 func (y *Yard) Entries() []ledger.Entry {
 	y.t.Helper()
-	entries, err := y.DB.Entries(y.t.Context(), firestoredb.EntryFilter{})
-	y.must(err, "read the ledger")
-	return entries
+	const atOnce = 200 // a call of the emulator's on more may take longer than one may
+	var entries []ledger.Entry
+	for after := ""; ; {
+		page, err := y.DB.EntriesAfter(y.t.Context(), firestoredb.EntryFilter{}, after, atOnce)
+		y.must(err, "read the ledger")
+		entries = append(entries, page...)
+		if len(page) < atOnce {
+			return entries
+		}
+		after = page[len(page)-1].ID
+	}
 }
 
 // Publish puts a message on a topic.
