@@ -35,12 +35,11 @@ func Editable() []string { return slices.Clone(editable) }
 // id, dead like the one it came from, to be redriven when it is right; the old one is discarded. Each
 // names the other. What would not be a valid event is refused, and nothing is changed.
 func (o *Operator) Edit(ctx context.Context, id string, changes map[string]string, order Order) (edited ledger.Entry, err error) {
-	entries, err := o.Inspector.ledger.EntriesByID(ctx, []string{id})
+	old, err := o.Store.Change(ctx, id, func(e ledger.Entry) (ledger.Entry, bool) { return e, false })
 	if err != nil {
 		return ledger.Entry{}, err
 	}
-	old, known := entries[id]
-	if !known {
+	if old.Version.IsZero() {
 		return ledger.Entry{}, fmt.Errorf("the ledger has no entry %s", id)
 	}
 	edited, err = o.rewrite(old, changes)

@@ -24,11 +24,6 @@ type Filter struct {
 	Limit int
 }
 
-// Unresolved are the states in which an event is neither applied nor discarded.
-func Unresolved() []ledger.State {
-	return []ledger.State{ledger.Retrying, ledger.Dead, ledger.Redriving}
-}
-
 // Chooses reports whether the filter, apart from its limit, chooses the entry.
 func (f Filter) Chooses(e ledger.Entry) bool {
 	return (len(f.IDs) == 0 || slices.Contains(f.IDs, e.ID)) &&

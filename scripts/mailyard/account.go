@@ -13,6 +13,7 @@ import (
 	"mailyard.internal/mailyard/functions/deadletter"
 	"mailyard.internal/mailyard/functions/mailbox"
 	"mailyard.internal/mailyard/shared/fault"
+	"mailyard.internal/mailyard/shared/ledger"
 	"mailyard.internal/mailyard/shared/mail"
 )
 
@@ -289,7 +290,7 @@ func (t *tool) standing(ctx context.Context, a mail.Account) (mailbox.Standing, 
 	if err != nil {
 		return mailbox.Standing{}, err
 	}
-	entries, err := t.entries(ctx, deadletter.Filter{Account: a.ID, States: deadletter.Unresolved()}, false)
+	entries, err := t.entries(ctx, deadletter.Filter{Account: a.ID, States: ledger.Unresolved()}, false)
 	if err != nil {
 		return mailbox.Standing{}, err
 	}

@@ -42,7 +42,7 @@ func (f *filterFlags) add(cmd *cobra.Command) {
 }
 
 // states are all there are, in the order of a failure's life.
-var states = append(deadletter.Unresolved(), ledger.Resolved)
+var states = append(ledger.Unresolved(), ledger.Resolved)
 
 func (f *filterFlags) filter(t *tool) (deadletter.Filter, error) {
 	filter := deadletter.Filter{
@@ -141,10 +141,7 @@ func (t *tool) entries(ctx context.Context, f deadletter.Filter, withData bool) 
 		return found, nil
 	}
 	stored := firestoredb.EntryFilter{
-		Lane: f.Lane, Account: f.Account, Code: string(f.Code), Fingerprint: f.Fingerprint, WithoutData: !withData,
-	}
-	for _, s := range f.States {
-		stored.States = append(stored.States, string(s))
+		Lane: f.Lane, Account: f.Account, Code: string(f.Code), Fingerprint: f.Fingerprint, States: f.States, WithoutData: !withData,
 	}
 	for after := ""; ; {
 		page, err := db.EntriesAfter(ctx, stored, after, pageSize)

@@ -6,7 +6,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mailyard.internal/mailyard/functions/deadletter"
 	"mailyard.internal/mailyard/shared/fault"
 	"mailyard.internal/mailyard/shared/ledger"
 )
@@ -52,7 +51,7 @@ func dlqListCommand(t *tool) *cobra.Command {
 				return err
 			}
 			if len(filter.States) == 0 && len(filter.IDs) == 0 && !flags.everyState {
-				filter.States = deadletter.Unresolved()
+				filter.States = ledger.Unresolved()
 			}
 			grouped := asGroups || !asEntries && !asJSON && flags.print == "" && len(flags.ids) == 0
 			entries, err := t.entries(cmd.Context(), filter, asJSON && !grouped)

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"mailyard.internal/mailyard/functions/deadletter"
+	"mailyard.internal/mailyard/shared/ledger"
 )
 
 const (
@@ -94,7 +95,7 @@ func (t *tool) plan(ctx context.Context, flags *filterFlags, perSecond float64) 
 		return deadletter.Plan{}, err
 	}
 	if len(filter.IDs) == 0 { // of what was named, also the resolved are told
-		filter.States = deadletter.Unresolved()
+		filter.States = ledger.Unresolved()
 	}
 	entries, err := t.entries(ctx, filter, false)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"mailyard.internal/mailyard/functions/mailbox"
+	"mailyard.internal/mailyard/shared/config"
 	"mailyard.internal/mailyard/shared/fault"
 	"mailyard.internal/mailyard/shared/gcplog"
 	"mailyard.internal/mailyard/shared/gmailapi"
@@ -24,9 +25,9 @@ func (a *App) connect(ctx context.Context) (http.HandlerFunc, error) {
 	if err := errors.Join(err, c.CheckLinks()); err != nil {
 		return nil, err
 	}
-	tickets, err := ticket.NewSigner(c.ConnectKey, a.now)
+	tickets, err := a.signer(c)
 	if err != nil {
-		return nil, fmt.Errorf("MAILYARD_CONNECT_KEY: %w", err)
+		return nil, err
 	}
 	db, err := a.DB(ctx)
 	if err != nil {
@@ -41,6 +42,15 @@ func (a *App) connect(ctx context.Context) (http.HandlerFunc, error) {
 		Consent: gmailapi.NewConsent(c, c.PublicURL+connectPath), Linker: linker, Sender: c.DigestSender, Now: a.now,
 	})
 	return mailbox.ConnectPage(connector, c.PublicURL, a.logVisit(c.Project)), nil
+}
+
+// signer returns what signs links and unsubscribe tokens.
+func (a *App) signer(c config.Config) (*ticket.Signer, error) {
+	signer, err := ticket.NewSigner(c.ConnectKey, a.now)
+	if err != nil {
+		return nil, fmt.Errorf("MAILYARD_CONNECT_KEY: %w", err)
+	}
+	return signer, nil
 }
 
 // logVisit writes the one log line of a visit. The request's URL is not in it: it holds what is secret.
@@ -75,9 +85,9 @@ func (a *App) ConnectLink(t ticket.Ticket) (string, error) {
 	if t.Sender && c.DigestSender == "" {
 		return "", errors.New("MAILYARD_DIGEST_SENDER is not set; write the address of the mailbox that is to send the digests, here and for the function Connect")
 	}
-	signer, err := ticket.NewSigner(c.ConnectKey, a.now)
+	signer, err := a.signer(c)
 	if err != nil {
-		return "", fmt.Errorf("MAILYARD_CONNECT_KEY: %w", err)
+		return "", err
 	}
 	text, err := signer.Sign(t)
 	if err != nil {

@@ -75,13 +75,10 @@ type consoleFailures struct{ *firestoredb.DB }
 func (f consoleFailures) Entries(ctx context.Context, choice console.Choice, after string, limit int) ([]ledger.Entry, error) {
 	filter := firestoredb.EntryFilter{
 		Consumer: choice.Consumer, Account: choice.Account, Code: choice.Code, Fingerprint: choice.Fingerprint, WithoutData: true,
-		States: []string{string(choice.State)},
+		States: []ledger.State{choice.State},
 	}
 	if choice.State == "" {
-		filter.States = filter.States[:0]
-		for _, state := range deadletter.Unresolved() {
-			filter.States = append(filter.States, string(state))
-		}
+		filter.States = ledger.Unresolved()
 	}
 	return f.EntriesAfter(ctx, filter, after, limit)
 }

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -23,7 +22,6 @@ import (
 	"mailyard.internal/mailyard/shared/ledger"
 	"mailyard.internal/mailyard/shared/mail"
 	"mailyard.internal/mailyard/shared/mailing"
-	"mailyard.internal/mailyard/shared/ticket"
 )
 
 const (
@@ -93,7 +91,7 @@ func (a *App) digestSend(ctx context.Context) (http.HandlerFunc, error) {
 	if err != nil {
 		return nil, err
 	}
-	link, err := unsubscribeLinks(c, a.now)
+	link, err := a.unsubscribeLinks(c)
 	if err != nil {
 		return nil, err
 	}
@@ -114,10 +112,10 @@ func (a *App) digestSend(ctx context.Context) (http.HandlerFunc, error) {
 }
 
 // unsubscribeLinks gives each subscriber's link to unsubscribe.
-func unsubscribeLinks(c config.Config, now func() time.Time) (func(subscriber string) (string, error), error) {
-	signer, err := ticket.NewSigner(c.ConnectKey, now)
+func (a *App) unsubscribeLinks(c config.Config) (func(subscriber string) (string, error), error) {
+	signer, err := a.signer(c)
 	if err != nil {
-		return nil, fmt.Errorf("MAILYARD_CONNECT_KEY: %w", err)
+		return nil, err
 	}
 	return func(subscriber string) (string, error) {
 		token, err := signer.SignUnsubscribe(subscriber)
@@ -130,9 +128,9 @@ func (a *App) unsubscribe(ctx context.Context) (http.HandlerFunc, error) {
 	if err := errors.Join(err, c.CheckUnsubscribe()); err != nil {
 		return nil, err
 	}
-	signer, err := ticket.NewSigner(c.ConnectKey, a.now)
+	signer, err := a.signer(c)
 	if err != nil {
-		return nil, fmt.Errorf("MAILYARD_CONNECT_KEY: %w", err)
+		return nil, err
 	}
 	db, err := a.DB(ctx)
 	if err != nil {

@@ -42,21 +42,6 @@ func (a *App) operator(ctx context.Context, s stores) (*deadletter.Operator, err
 	if err != nil {
 		return nil, err
 	}
-	inspector, err := a.inspector(ctx, s)
-	if err != nil {
-		return nil, err
-	}
-	return deadletter.NewOperator(deadletter.OperatorPorts{
-		Store: s.db, Redriver: a.redriver(s), Records: s.db, Inspector: inspector,
-		Events: delivery.NewLetterReader(catalogue), Now: a.now,
-	}), nil
-}
-
-func (a *App) inspector(ctx context.Context, s stores) (*deadletter.Inspector, error) {
-	catalogue, err := a.catalogue()
-	if err != nil {
-		return nil, err
-	}
 	shelf, err := a.shelf.open(func() (*pubsubbus.Shelf, error) {
 		c, err := a.config()
 		if err != nil {
@@ -67,7 +52,11 @@ func (a *App) inspector(ctx context.Context, s stores) (*deadletter.Inspector, e
 	if err != nil {
 		return nil, err
 	}
-	return deadletter.NewInspector(shelf, s.db, s.bus, catalogue.Routes(), delivery.NewLetterReader(catalogue).ReadHeld), nil
+	reader := delivery.NewLetterReader(catalogue)
+	return deadletter.NewOperator(deadletter.OperatorPorts{
+		Store: s.db, Redriver: a.redriver(s), Records: s.db, Events: reader, Now: a.now,
+		Inspector: deadletter.NewInspector(shelf, s.db, s.bus, catalogue.Routes(), reader.ReadHeld),
+	}), nil
 }
 
 // letterChores are what Tick does about dead letters: it brings back those that heal by themselves, sends

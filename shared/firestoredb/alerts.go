@@ -24,11 +24,7 @@ func encodeAlert(a alert.Alert) fields {
 	f.set("healsItself", a.HealsItself)
 	f.set("givenUp", a.GivenUp)
 	f.set("title", a.Title)
-	lines := make([]any, len(a.Lines))
-	for i, line := range a.Lines {
-		lines[i] = line
-	}
-	f.set("lines", lines)
+	f.set("lines", list(a.Lines))
 	f.set("unsent", a.Unsent)
 	f.set("openUntil", a.OpenUntil)
 	f.set("sentAt", a.SentAt)

@@ -6,6 +6,7 @@ import (
 
 	"cloud.google.com/go/firestore"
 
+	"mailyard.internal/mailyard/shared/ledger"
 	"mailyard.internal/mailyard/shared/mail"
 )
 
@@ -42,5 +43,5 @@ func (db *DB) MessagesBetween(ctx context.Context, account string, since, until 
 
 // UnresolvedEntries counts an account's entries that are neither applied nor discarded.
 func (db *DB) UnresolvedEntries(ctx context.Context, account string) (int, error) {
-	return db.count(ctx, batchTimeout, db.chosen(EntryFilter{Account: account, States: unresolved}), "open failures of account "+account)
+	return db.count(ctx, batchTimeout, db.chosen(EntryFilter{Account: account, States: ledger.Unresolved()}), "open failures of account "+account)
 }

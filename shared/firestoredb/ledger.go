@@ -142,7 +142,7 @@ func (db *DB) Skew(ctx context.Context) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	snapshots, err := db.client.GetAll(ctx, []*firestore.DocumentRef{db.alertRef(alert.HoldKey)})
-	if err != nil || len(snapshots) == 0 {
+	if err != nil {
 		return 0, failed(err, "read Firestore's clock")
 	}
 	return time.Since(snapshots[0].ReadTime), nil
@@ -167,12 +167,9 @@ func (db *DB) Resolve(ctx context.Context, id string, at time.Time) error {
 	return failed(err, "resolve %s", id)
 }
 
-// unresolved are the states in which an event is neither applied nor discarded.
-var unresolved = []string{string(ledger.Retrying), string(ledger.Dead), string(ledger.Redriving)}
-
 // ResolveOlder resolves what of the account failed in the consumer before that moment.
 func (db *DB) ResolveOlder(ctx context.Context, account, consumer string, before time.Time) error {
-	entries, err := db.Entries(ctx, EntryFilter{Account: account, Consumer: consumer, States: unresolved})
+	entries, err := db.Entries(ctx, EntryFilter{Account: account, Consumer: consumer, States: ledger.Unresolved()})
 	if err != nil {
 		return err
 	}
@@ -207,7 +204,7 @@ func (db *DB) StrandedSince(ctx context.Context, before time.Time, limit int) ([
 
 // An EntryFilter chooses entries of the ledger; what is empty chooses all.
 type EntryFilter struct {
-	States      []string
+	States      []ledger.State
 	Lane        string
 	Consumer    string
 	Account     string
@@ -340,13 +337,13 @@ func (db *DB) CountOfConsumer(ctx context.Context, consumer string, state ledger
 
 // Unresolved returns an account's entries that are neither applied nor discarded.
 func (db *DB) Unresolved(ctx context.Context, account string) ([]ledger.Entry, error) {
-	return db.Entries(ctx, EntryFilter{Account: account, States: unresolved})
+	return db.Entries(ctx, EntryFilter{Account: account, States: ledger.Unresolved()})
 }
 
 // Underway returns entries of a consumer that are redriving, or retrying, by an operation whose id begins
 // so, up to limit.
 func (db *DB) Underway(ctx context.Context, consumer, operation string, limit int) ([]ledger.Entry, error) {
 	return db.entries(ctx, db.chosen(EntryFilter{
-		Consumer: consumer, States: []string{string(ledger.Redriving), string(ledger.Retrying)}, WithoutData: true,
+		Consumer: consumer, States: []ledger.State{ledger.Redriving, ledger.Retrying}, WithoutData: true,
 	}).Where("operation", ">=", operation).Where("operation", "<", operation+"\uffff").Limit(limit))
 }

@@ -253,6 +253,10 @@ func (e Entry) setOut(operation string, at time.Time) Entry {
 	return e
 }
 
+// Unresolved are the states in which an event is neither applied nor discarded, in the order of a
+// failure's life.
+func Unresolved() []State { return []State{Retrying, Dead, Redriving} }
+
 // Unresolved reports whether the event has neither been applied nor been discarded.
 func (e Entry) Unresolved() bool { return e.State != Resolved }
 

@@ -17,6 +17,7 @@ import (
 	"io/fs"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -113,8 +114,11 @@ func See(w http.ResponseWriter, to string) {
 	w.WriteHeader(http.StatusSeeOther)
 }
 
-var policy = "default-src 'none'; style-src '" + hashOf(string(Frame{}.Style())) + "'; script-src '" + hashOf(string(Frame{}.Script())) +
-	"'; connect-src 'self'; img-src data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+// Made on first use: every function is in one program, and only one of them shows such pages.
+var policy = sync.OnceValue(func() string {
+	return "default-src 'none'; style-src '" + hashOf(string(Frame{}.Style())) + "'; script-src '" + hashOf(string(Frame{}.Script())) +
+		"'; connect-src 'self'; img-src data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+})
 
 func hashOf(text string) string {
 	sum := sha256.Sum256([]byte(text))
@@ -125,7 +129,7 @@ func hashOf(text string) string {
 // own style and script.
 func SecureHeaders(h http.Header) {
 	h.Set("Cache-Control", "no-store")
-	h.Set("Content-Security-Policy", policy)
+	h.Set("Content-Security-Policy", policy())
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Set("Referrer-Policy", "same-origin") // with no-referrer a form's own POST would come with "Origin: null"
